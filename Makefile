@@ -1,0 +1,54 @@
+# `make help` lists what a person types. Everything runs in a virtual environment of this checkout.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PACELINE := $(BIN)/paceline
+
+.DEFAULT_GOAL := help
+.PHONY: help install run status psql test test-fast check format bench clean
+
+help: ## what there is to type
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+install: $(VENV)/installed ## the virtual environment, with the embedded Postgres and the tools of development
+
+$(VENV)/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is older than 3.11: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "no venv: apt install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+run: install ## run all queues, on an embedded Postgres unless DATABASE_URL is set
+	@$(PACELINE) migrate
+	@$(PACELINE) enqueue caches caches.Age >/dev/null
+	@$(PACELINE) enqueue jobs jobs.CleanUpQueues >/dev/null
+	@exec $(PACELINE) run
+
+status: install ## what every queue does
+	@$(PACELINE) status
+
+psql: install ## a psql on the service's database
+	@exec $(BIN)/python deploy/psql.py
+
+test: install ## all tests
+	$(BIN)/python -m pytest
+
+test-fast: install ## the tests that take under a second each
+	$(BIN)/python -m pytest -m 'not slow'
+
+check: install ## lint, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install ## lay the code out
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install ## jobs per second against a bare psycopg loop, in the same run
+	$(BIN)/python -m tests.bench
+
+clean: ## remove what make has made; the embedded database stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache *.egg-info build

@@ -1,0 +1,18 @@
+"""The registry: a new queue is one line here, and a package beside this file."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from queues import caches, jobs
+from queues.schedule import schedule
+from supervisor import DB, Worker
+
+registry: list[Callable[[DB], Worker]] = [
+    caches.new_worker,
+    jobs.new_worker,
+]
+
+# Idempotent SQL that `paceline migrate` applies after its own.
+schema = [Path(__file__).parent / "schema.sql"]
+
+__all__ = ["registry", "schedule", "schema"]

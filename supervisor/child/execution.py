@@ -1,0 +1,110 @@
+"""Running one claimed job: its handler, its args, its deadline, and what its end means.
+
+Knows nothing of the database: dispatch() takes a Claimed and gives a Result.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from supervisor import status
+from supervisor.args import decoder_for
+from supervisor.child.deadline import Deadline
+from supervisor.errors import JobTimeout, RateLimited, UnexpectedStatus
+from supervisor.worker import Context, Handler, Job, Throttle, Worker, boottime
+
+PAUSE = 3600.0  # seconds for which a refused token pauses its queue
+_BROKEN_THROTTLE = 60.0  # seconds: a throttle that raises must not become no throttle
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A row that this process has claimed and must end."""
+
+    job: Job
+    args: str  # JSON
+    latency: float  # seconds from its creation to its claim
+    deadline: float  # on boottime()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    status: str  # storable
+    error: BaseException | None
+    elapsed: float  # seconds that the handler took
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What follows a job: seconds without a claim, and why."""
+
+    seconds: float
+    reason: str = ""
+    paused: bool = False
+
+
+class Execution:
+    """Runs the jobs of one worker, one after the other, in this process."""
+
+    def __init__(self, worker: Worker, deadline: Deadline) -> None:
+        self.worker, self.deadline = worker, deadline
+        self._decoders: dict[str, Callable[[str], Any]] = {}
+
+    def dispatch(self, claimed: Claimed) -> Result:
+        """Run the handler under its deadline. Never raises: every way out of a handler is a Result."""
+        handler = self.worker.handlers.get(claimed.job.name)
+        if handler is None:
+            unknown = LookupError(f'unknown job "{claimed.job.name}" for queue {self.worker.queue}')
+            return Result(status.storable(status.of_error(unknown)), unknown, 0.0)
+        began = boottime()
+        self.deadline.arm(claimed.deadline)
+        answer: object = None
+        error: BaseException | None = None
+        try:
+            try:
+                self.deadline.in_handler = True
+                answer = self._call(handler, claimed)
+            finally:
+                # An alarm on this line raises to the clause below; after it, nowhere.
+                self.deadline.in_handler = False
+        except BaseException as raised:  # noqa: BLE001 - the edge: JobTimeout, SystemExit and all
+            error = raised
+        self.deadline.disarm()
+        return self._result(answer, error, boottime() - began)
+
+    def _call(self, handler: Handler, claimed: Claimed) -> object:
+        decode = self._decoders.get(claimed.job.name)
+        if decode is None:
+            decode = self._decoders[claimed.job.name] = decoder_for(handler)
+        answer = handler(Context(claimed.job, claimed.deadline), decode(claimed.args))
+        if inspect.iscoroutine(answer):
+            return asyncio.run(answer)
+        return answer
+
+    def _result(self, answer: object, error: BaseException | None, elapsed: float) -> Result:
+        if self.deadline.fired:
+            text = status.timed_out(self.worker.job_timeout)
+            return Result(text, error or JobTimeout("the handler swallowed its deadline"), elapsed, True)
+        if error is not None:
+            return Result(status.storable(status.of_error(error)), error, elapsed)
+        text = status.of_answer(answer)
+        if status.outcome(text) == "err":
+            error = ValueError(text.removeprefix("err: "))
+        return Result(status.storable(text), error, elapsed)
+
+
+def rest_after(throttle: Throttle | None, text: str, error: BaseException | None, elapsed: float) -> Rest:
+    """What a job's end asks of its queue. A broken throttle raises through the Rest's reason, not out of here."""
+    if isinstance(error, UnexpectedStatus) and error.code in (401, 403):
+        return Rest(PAUSE, f"HTTP {error.code}", paused=True)
+    if isinstance(error, RateLimited):
+        return Rest(error.retry_after, "rate limited")
+    if throttle is None:
+        return Rest(0.0)
+    try:
+        return Rest(float(throttle(text, error, elapsed)), "throttle")
+    except Exception as broken:  # noqa: BLE001 - the edge: a throttle is the user's code
+        return Rest(_BROKEN_THROTTLE, f"throttle failed: {status.of_error(broken).removeprefix('err: ')}")

@@ -1,0 +1,223 @@
+"""The life of a child: take the lease, settle what was left, work the queue, wait; until told to stop.
+
+The loop's order is: empty the socket, fetch, work, wait. In any other order a wake is lost.
+"""
+
+import random
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+
+from supervisor import report
+from supervisor.child.deadline import Deadline
+from supervisor.child.execution import Claimed, Rest, rest_after
+from supervisor.child.poller import Poller
+from supervisor.child.process import Process, inode_of
+from supervisor.child.session import Session
+from supervisor.child.takeover import Settling, end_predecessor
+from supervisor.config import Limits
+from supervisor.db import DB
+from supervisor.log import log
+from supervisor.scoreboard import ChildSlot, Doing, Header, Slot, cut
+from supervisor.titles import set_title
+from supervisor.worker import Worker, boottime
+
+_STANDBY_TURN = 30.0  # seconds: a standby shows that it turns; its parent watches the lease
+_SHORT_REST = 1.0  # seconds: a shorter rest gets no title of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the parent hands to a child: data, its slot, and its end of their socket."""
+
+    worker: Worker
+    url: str
+    host: str
+    limits: Limits
+    header: Header
+    slot: Slot
+    socket: socket.socket
+
+
+def main(given: Given) -> int:
+    """Run the child to its end; its exit code. Called in the forked process, signals blocked."""
+    return Child(given).run()
+
+
+class Child:
+    def __init__(self, given: Given) -> None:
+        self.worker, self.limits = given.worker, given.limits
+        self.queue = given.worker.queue
+        self.slot = ChildSlot(given.slot)
+        self.deadline = Deadline(given.limits.grace)
+        self.process = Process(given.socket, self.deadline)
+        self.session = Session(given.url, self.queue, self.worker.job_timeout, given.host)
+        self._session_inode = 0
+        self.settling = Settling(self.worker, self.session, self.slot, given.header, self.limits)
+        self.poller = Poller(
+            self.worker,
+            DB(given.url),
+            session=self.session,
+            slot=self.slot,
+            deadline=self.deadline,
+            hooks=self,
+            limits=self.limits,
+        )
+        self.outage = report.Outage(f"queue {self.queue}: database", queue=self.queue)
+        self.faults = report.Outage(f"queue {self.queue}: fetch or claim", queue=self.queue)
+        self._backoff = 0.0
+
+    # --- the poller's hooks
+
+    def stopping(self) -> bool:
+        return self.process.stop
+
+    def before_job(self, claimed: Claimed) -> None:
+        self._session_inode = inode_of(self.session.fileno())
+
+    def after_handler(self) -> None:
+        self.process.after_handler(self.session.fileno(), self._session_inode)
+
+    # --- the loop
+
+    def run(self) -> int:
+        self.show(Doing.CONNECTING, "starting")
+        while not self.done():
+            try:
+                self.serve()
+            except psycopg.Error as error:
+                self.lost(error)
+        self.show(Doing.STOPPING, "stopping")
+        self.slot.rest(0.0, "", paused=False)  # a person's stop ends a pause; a crash does not
+        try:
+            self.session.release()
+        except psycopg.Error:
+            self.session.drop()  # with its session the lease is gone too
+        return 0
+
+    def done(self) -> bool:
+        return self.process.stop or self.poller.timed_out
+
+    def serve(self) -> None:
+        """From a session to the end of it. Raises psycopg.Error; returns when stopping, or to take the lease anew."""
+        end_predecessor(self.session, self.slot)
+        if not self.session.take_lease(self.slot.part.backend):
+            self.stand_by()
+            return
+        self.slot.part.backend = self.session.connection.info.backend_pid
+        self.recovered()
+        if id := self.settling.settle(self.wait_for_others):
+            self.run_again(id)
+        self.keep_the_rate()
+        while self.session.leased and not self.done():
+            self.turn()
+
+    def turn(self) -> None:
+        """One turn of the loop, under the lease."""
+        self.process.empty_socket()
+        self.slot.turn(Doing.IDLE, boottime(), boottime())
+        try:
+            ids = self.poller.fetch()
+            rest = self.poller.work(ids)
+        except psycopg.Error as error:
+            if self.session.lost(error):
+                raise
+            self.slot.mean_to_claim(0)  # nothing was claimed: the statement failed
+            self.faults.failed(error)
+            self.wait(1.0, Doing.IDLE)
+            return
+        self.faults.over()
+        if rest.seconds > 0:
+            self.rest(rest)
+        elif not ids and not self.done():
+            self.show(Doing.IDLE, "idle")
+            self.wait(self.worker.poll_interval, Doing.IDLE, wakes=True)
+
+    def stand_by(self) -> None:
+        """Another host holds the lease. Hold no session; the parent watches and wakes."""
+        holder = self.session.holder()
+        self.session.drop()
+        self.recovered()
+        self.slot.part.holder = cut(holder, 128)
+        self.show(Doing.STANDBY, f"standby (lease: {holder})")
+        woken = False
+        while not woken and not self.done():
+            self.wait(_STANDBY_TURN, Doing.STANDBY, wakes=True)
+            woken = self.process.empty_socket()
+
+    def run_again(self, id: int) -> None:
+        """Run a row whose claim was committed and whose handler never began."""
+        claimed = self.poller.resume(id)
+        while claimed:
+            result = self.poller.run(claimed)
+            claimed = self.poller.finalize(claimed, result)
+            self.rest(rest_after(self.worker.throttle, result.status, result.error, result.elapsed))
+
+    def keep_the_rate(self) -> None:
+        """Rest what is left of the last job's rest, whichever process ran it: a deploy must not break the rate."""
+        part = self.slot.part
+        row = self.session.execute("last_finished", queue=self.queue).fetchone()
+        owed = Rest(0.0)
+        if row is not None and self.worker.throttle is not None:
+            status, ago, elapsed = row
+            owed = rest_after(self.worker.throttle, status, None, elapsed)
+            owed = Rest(owed.seconds - ago, owed.reason)
+        left = part.until - boottime()
+        if left > owed.seconds:
+            owed = Rest(left, part.reason.decode("utf-8", "replace"), bool(part.paused))
+        if owed.seconds > 0:
+            self.rest(owed)
+
+    def rest(self, rest: Rest) -> None:
+        """Claim nothing for a while, the lease kept. What is left of it survives this process."""
+        if rest.seconds <= 0 or self.done():
+            return
+        until = boottime() + rest.seconds
+        self.slot.rest(until, rest.reason, paused=rest.paused)
+        doing = Doing.PAUSED if rest.paused else Doing.RESTING
+        if rest.seconds > _SHORT_REST:
+            clock = (datetime.now(UTC) + timedelta(seconds=rest.seconds)).strftime(
+                "%H:%M" if rest.paused else "%H:%M:%S"
+            )
+            self.show(doing, f"{doing.name.lower()} until {clock} ({rest.reason})")
+            if rest.paused:
+                log.warning(
+                    "queue %s paused until %s (%s); `kill` its process to end the pause", self.queue, clock, rest.reason
+                )
+        while self.session.leased and not self.done() and (left := until - boottime()) > 0:
+            self.wait(left, doing)
+
+    def wait_for_others(self, seconds: float, doing: Doing) -> bool:
+        self.show(doing, "waits for a job that another host may be running")
+        self.wait(seconds, doing)
+        return self.session.leased and not self.done()
+
+    def wait(self, seconds: float, doing: Doing, *, wakes: bool = False) -> None:
+        """Wait; drop the session if it is lost meanwhile."""
+        now = boottime()
+        self.slot.turn(doing, now, now + seconds)
+        if self.process.wait(seconds, self.session.fileno(), wakes=wakes):
+            self.session.drop()  # do not ask it: whatever it has to say, it is not the answer to a question
+
+    def lost(self, error: psycopg.Error) -> None:
+        """No database, or no such session any more. Wait a little, longer each time, up to 2 s."""
+        if self._backoff or not self.session.lost(error):
+            self.outage.failed(error)  # a lost session that the first try finds again is no fault
+            self.show(Doing.CONNECTING, "waiting for the database")
+        self.session.drop()
+        self.wait(self._backoff * random.uniform(0.75, 1.0), Doing.CONNECTING)
+        self._backoff = min(2.0, self._backoff * 2 or 0.1)
+
+    def recovered(self) -> None:
+        self.outage.over()
+        self._backoff = 0.0
+
+    def show(self, doing: Doing, text: str) -> None:
+        """Tell `ps`, the scoreboard and the parent."""
+        changed = self.slot.part.doing != doing
+        self.slot.part.doing = doing
+        set_title(f"{self.queue} {text}")
+        if changed:
+            self.process.poke_parent()

@@ -1,0 +1,211 @@
+"""The loop that works one queue: fetch, then for each job claim, dispatch, finalize, rest.
+
+It knows nothing of processes, leases and signals: `Hooks` is what it asks of whoever runs it, and
+work_once() runs one job in any process.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Protocol
+
+import psycopg
+from psycopg.rows import TupleRow
+
+from supervisor import log, report
+from supervisor import status as statuses
+from supervisor.child.deadline import Deadline, NoDeadline
+from supervisor.child.execution import Claimed, Execution, Rest, Result, rest_after
+from supervisor.child.session import Session
+from supervisor.config import Limits
+from supervisor.db import DB
+from supervisor.errors import RateLimited
+from supervisor.scoreboard import ChildSlot, Slot
+from supervisor.titles import set_title
+from supervisor.worker import Job, Worker, boottime
+
+_REDATE = 1.0  # seconds: a claim that took longer is dated anew before its handler begins
+_RETRIES = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)  # seconds before each further try to finalize; the last one repeats
+
+
+class Hooks(Protocol):
+    """What the poller asks of the process that it runs in."""
+
+    def stopping(self) -> bool:
+        """No further claim may be sent."""
+
+    def before_job(self, claimed: Claimed) -> None: ...
+
+    def after_handler(self) -> None:
+        """A handler has run: it may have changed anything in this process."""
+
+
+class NoHooks:
+    """A process that is nobody's child: a test's."""
+
+    def stopping(self) -> bool:
+        return False
+
+    def before_job(self, claimed: Claimed) -> None: ...
+
+    def after_handler(self) -> None: ...
+
+
+class Poller:
+    """Works the queue of `worker`. `Poller(worker, db).work_once()` runs one job here and now, for a test."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        db: DB,
+        *,
+        session: Session | None = None,
+        slot: ChildSlot | None = None,
+        deadline: Deadline | None = None,
+        hooks: Hooks | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.worker = worker
+        self.session = session or Session(db.url, worker.queue, worker.job_timeout, "work_once")
+        self.slot = slot or ChildSlot(Slot())
+        self.execution = Execution(worker, deadline or NoDeadline())
+        self.hooks: Hooks = hooks or NoHooks()
+        self.limits = limits or Limits()
+        self.finalizing = report.Outage(f"queue {worker.queue}: finalize", queue=worker.queue)
+        self._rate_limited = False  # the last job ended so: one event for a run of them
+        self.timed_out = False  # a deadline was raised in this process, which leaves pools and locks in doubt
+
+    def work_once(self) -> str | None:
+        """Run the oldest pending job to its end; its final status, None where nothing was pending.
+
+        Raises psycopg.Error. A deadline is not enforced.
+        """
+        for id in self.fetch():
+            if claimed := self.claim(id):
+                result = self.execution.dispatch(claimed)
+                self.finalize(claimed, result)
+                return result.status
+        return None
+
+    def work(self, ids: Iterable[int]) -> Rest:
+        """Run these jobs in order, until one asks for a rest, the batch is no longer fresh, or no claim may be sent.
+
+        Raises psycopg.Error from a claim: nothing has begun then. A lost session ends it too.
+        """
+        queue = deque(ids)
+        stale = boottime() + self.limits.fresh
+        while queue and not self.hooks.stopping() and boottime() < stale:
+            claimed = self.claim(queue.popleft())
+            while claimed:
+                result = self.run(claimed)
+                rest = rest_after(self.worker.throttle, result.status, result.error, result.elapsed)
+                more = queue and not self.hooks.stopping() and boottime() < stale
+                following = queue.popleft() if more and not rest.seconds and not self.timed_out else 0
+                claimed = self.finalize(claimed, result, following)
+                if rest.seconds > 0:
+                    return rest
+                if self.timed_out or not self.session.leased:
+                    return Rest(0.0)
+        return Rest(0.0)
+
+    def fetch(self) -> list[int]:
+        """The ids of the oldest pending rows, in order."""
+        rows = self.session.execute("fetch", queue=self.worker.queue, limit=self.limits.batch)
+        return [row[0] for row in rows]
+
+    def claim(self, id: int) -> Claimed | None:
+        """Make the row this process's own; None where it is no longer pending."""
+        self.slot.mean_to_claim(id)
+        sent = boottime()
+        row = self.session.execute("claim", id=id).fetchone()
+        return self._claimed(row, sent)
+
+    def resume(self, id: int) -> Claimed | None:
+        """Date a claim anew: one that took long, or whose handler never began; None where the row has ended."""
+        sent = boottime()
+        row = self.session.execute("resume", id=id).fetchone()
+        return self._claimed(row, sent)
+
+    def _claimed(self, row: TupleRow | None, sent: float) -> Claimed | None:
+        if row is None:
+            self.slot.mean_to_claim(0)
+            return None
+        id, name, args, callsite, created_at, latency = row
+        if boottime() - sent > _REDATE:
+            return self.resume(id)
+        job = Job(id, self.worker.queue, name, datetime.fromtimestamp(created_at, UTC), callsite)
+        return Claimed(job, args or "{}", latency, sent + self.worker.job_timeout)
+
+    def run(self, claimed: Claimed) -> Result:
+        """Dispatch, and tell of a fault. The slot knows the result before anything else is done."""
+        job = claimed.job
+        self.slot.begin(job.id, job.name, claimed.deadline - self.worker.job_timeout, claimed.deadline)
+        set_title(f"{job.queue} {job.name} id={job.id}")
+        self.hooks.before_job(claimed)
+        result = self.execution.dispatch(claimed)
+        self.slot.end(result.status)
+        self.hooks.after_handler()
+        self.timed_out = self.timed_out or result.timed_out
+        if result.error is not None:
+            self._report(job, result)
+        else:
+            self._rate_limited = False
+        return result
+
+    def _report(self, job: Job, result: Result) -> None:
+        again = self._rate_limited and isinstance(result.error, RateLimited)
+        self._rate_limited = isinstance(result.error, RateLimited)
+        if not again:
+            text = f"{job.queue} {job.name} id={job.id}: {result.status.removeprefix('err: ')}"
+            report.fault(text, result.error, queue=job.queue, job=job.name, id=job.id)
+
+    def finalize(self, claimed: Claimed, result: Result, following: int = 0) -> Claimed | None:
+        """Record the true status, whatever it takes; with it claim the row `following`, and return that.
+
+        A lost connection is tried again at once on a new one, which carries the finalize only: whether the
+        claim that travelled with it was carried out is for the next holder of the lease to find. Everything
+        but a data error is tried until the database answers, one event for all.
+        """
+        status = result.status
+        self.slot.mean_to_claim(following)
+        for tries in range(1 << 62):
+            sent = boottime()
+            try:
+                if following:
+                    cursor = self.session.execute(
+                        "finalize_and_claim", id=claimed.job.id, status=status, next=following
+                    )
+                else:
+                    cursor = self.session.execute("finalize", id=claimed.job.id, status=status)
+                break
+            except psycopg.Error as error:
+                gone = self.session.lost(error)
+                if tries or not gone:  # a lost session that the next try finds again is no fault
+                    self.finalizing.failed(error)
+                if gone:
+                    self.session.drop()
+                else:
+                    self.slot.mean_to_claim(0)  # the statement was rolled back
+                    if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
+                        status = statuses.UNSTORABLE
+                following = 0
+                time.sleep(_RETRIES[min(tries, len(_RETRIES) - 1)])
+        self.finalizing.over()
+        row = cursor.fetchone() if following else None
+        self.slot.recorded(boottime())
+        self._log(claimed, status, result.elapsed)
+        return self._claimed(row, sent) if following else None
+
+    def _log(self, claimed: Claimed, status: str, elapsed: float) -> None:
+        job = claimed.job
+        log.fields(
+            {
+                "queue": job.queue,
+                "job": job.name,
+                "id": job.id,
+                "status": status,
+                "latency": claimed.latency,
+                "duration": elapsed,
+            }
+        )

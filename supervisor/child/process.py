@@ -1,0 +1,95 @@
+"""What a forked child owns as a process: its signals, its socket to the parent, and its one wait.
+
+Handlers of jobs may change any of it; stand() puts it right after each of them.
+"""
+
+import os
+import select
+import signal
+import socket
+from contextlib import suppress
+from types import FrameType
+
+from supervisor.child.deadline import Deadline
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+EXIT_DESCRIPTORS = 70  # a job's handler closed descriptors that are the child's; its row is ended from the slot
+
+
+class Process:
+    """This process's signals and descriptors. `stop` is set by SIGTERM, SIGINT or SIGHUP: finish the job, then exit."""
+
+    def __init__(self, parent: socket.socket, deadline: Deadline) -> None:
+        self.stop = False
+        self._parent, self._deadline = parent, deadline
+        self._pid = os.getpid()
+        # The C-level handler writes here, so that a signal that arrives just before the wait ends the wait.
+        self._signalled, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakeup_fd = write_end
+        self._guarded = [(fd, os.fstat(fd).st_ino) for fd in (2, parent.fileno(), self._signalled, write_end)]
+        parent.setblocking(False)
+        self.stand()
+
+    def stand(self) -> None:
+        """(Re)establish this process's signal handlers, mask and wake-up descriptor."""
+        for signo in _STOP_SIGNALS:
+            signal.signal(signo, self._record)
+        signal.signal(signal.SIGALRM, self._deadline.on_alarm)
+        signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def _record(self, signo: int, frame: FrameType | None) -> None:
+        self.stop = True
+
+    def after_handler(self, session: int, session_inode: int) -> None:
+        """Undo what a job's handler may have done to this process, or leave it.
+
+        A process that a handler forked and that returned from it ends here: it must not go on as a second
+        poller. Where the handler closed our descriptors, their numbers may by now be other files': nothing
+        can be written safely, so the replacement ends the row, from the slot.
+        """
+        if os.getpid() != self._pid:
+            os._exit(0)
+        self.stand()
+        for fd, inode in (*self._guarded, (session, session_inode)):
+            if fd >= 0 and inode_of(fd) != inode:
+                os._exit(EXIT_DESCRIPTORS)
+
+    def empty_socket(self) -> bool:
+        """Take the wakes that have arrived; whether there were any. Ends the process when the parent is gone."""
+        woken = False
+        with suppress(BlockingIOError):
+            while True:
+                if not self._parent.recv(4096):
+                    os._exit(1)
+                woken = True
+        return woken
+
+    def poke_parent(self) -> None:
+        """Ask the parent to look at the slot."""
+        with suppress(OSError):  # full: it has been asked already
+            self._parent.send(b".")
+
+    def wait(self, seconds: float, session: int, *, wakes: bool) -> bool:
+        """Until a signal, `seconds`, a wake (if `wakes`), or something on the idle session; whether it was that.
+
+        One wait with one deadline. The session of an idle child has nothing to say but that it is lost.
+        """
+        poll = select.poll()
+        poll.register(self._signalled, select.POLLIN)
+        if wakes:
+            poll.register(self._parent, select.POLLIN)
+        if session >= 0:
+            poll.register(session, select.POLLIN)
+        ready = [fd for fd, _ in poll.poll(max(0, round(seconds * 1000 + 0.5)))] if not self.stop else []
+        if self._signalled in ready:
+            os.read(self._signalled, 4096)
+        return session in ready
+
+
+def inode_of(fd: int) -> int:
+    """The inode behind a descriptor, 0 where it is closed: tells whether a number still is the same file."""
+    try:
+        return os.fstat(fd).st_ino
+    except OSError:
+        return 0

@@ -1,0 +1,87 @@
+"""What a child does before it may claim: end its predecessor's row, and settle rows left `started`.
+
+The rule itself is lease.verdict; here are its looks at the database and its waits.
+"""
+
+from collections.abc import Callable
+
+from supervisor import lease, log
+from supervisor import status as statuses
+from supervisor.child.session import Session
+from supervisor.config import Limits
+from supervisor.lease import Verdict, Witness
+from supervisor.scoreboard import ChildSlot, Doing, Header
+from supervisor.worker import Worker, boottime
+
+_LOOK_EVERY = 0.5  # seconds
+
+
+def end_predecessor(session: Session, slot: ChildSlot) -> None:
+    """End the row that the queue's last child on this host ran, if its slot shows one. Raises psycopg.Error.
+
+    With the status that it was about to record, else with the cause of its death. A mere intent to claim
+    is left to settle(), under the lease.
+    """
+    part = slot.part
+    if not part.running:
+        return
+    cause = slot.slot.parent.interrupted.decode("utf-8", "replace") or statuses.interrupted()
+    status = part.result.decode("utf-8", "replace") if part.ended else cause
+    if lease.interrupt(session.connection, part.running, status):
+        log.fields({"queue": session.queue, "job": part.name.decode(), "id": part.running, "status": status})
+    slot.settled()
+
+
+class Settling:
+    """The rows that a new holder of the lease finds `started`: whose are they?"""
+
+    def __init__(self, worker: Worker, session: Session, slot: ChildSlot, header: Header, limits: Limits) -> None:
+        self.worker, self.session, self.slot, self.header, self.limits = worker, session, slot, header, limits
+        self._met_at = 0.0  # by this child's own looks
+
+    def settle(self, wait: Callable[[float, Doing], bool]) -> int:
+        """Wait and interrupt until no row is left; the id of a row to run, 0 for none. Raises psycopg.Error.
+
+        `wait(seconds, doing)` lets time pass and says whether to go on.
+        """
+        began = boottime()
+        while left := lease.left_started(self.session.connection, self.worker.queue):
+            waiting = False
+            sessions = self._look()
+            witness = Witness(self.header.booted_at, max(self.header.met_at, self._met_at))
+            timeout = self._largest_timeout(sessions)
+            for row in left:
+                decision = lease.verdict(
+                    row,
+                    intent=self.slot.part.claiming,
+                    witness=witness,
+                    looked=boottime() - began,
+                    settle=self.limits.settle,
+                    timeout=timeout,
+                    grace=self.limits.grace,
+                    now=sessions.now,
+                )
+                if decision is Verdict.RUN:
+                    return row.id
+                if decision is Verdict.INTERRUPT:
+                    self._interrupt(row.id)
+                waiting = waiting or decision is Verdict.WAIT
+            if waiting and not wait(_LOOK_EVERY, Doing.SETTLING):
+                return 0
+        self.slot.mean_to_claim(0)
+        return 0
+
+    def _look(self) -> lease.Sessions:
+        sessions = lease.sessions(self.session.connection)
+        if sessions.parents - {self.header.token.decode()}:
+            self._met_at = sessions.now
+        return sessions
+
+    def _largest_timeout(self, sessions: lease.Sessions) -> float:
+        shown: float = sessions.timeouts.get(self.worker.queue, 0.0)
+        return max(self.worker.job_timeout, float(self.slot.slot.parent.timeout), shown)
+
+    def _interrupt(self, id: int) -> None:
+        status = statuses.interrupted()
+        if lease.interrupt(self.session.connection, id, status):
+            log.fields({"queue": self.worker.queue, "id": id, "status": status})

@@ -1,0 +1,154 @@
+"""The `paceline` command: flags, environment, exit codes. What each command does is in commands.py and overview.py.
+
+Exit codes: 0 done (for run: drained); 1 it failed, or the drain was forced; 2 usage; 130 interrupted.
+Errors are one line that says what to do, on standard error, never a traceback.
+"""
+
+import argparse
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import psycopg
+
+from supervisor import commands, overview
+from supervisor.config import require_linux
+from supervisor.errors import PacelineError, UsageError
+
+_ENVIRONMENT = """environment (each has a flag):
+  DATABASE_URL            libpq URI; unset: an embedded Postgres in .postgres/, made by run and migrate
+  PACELINE_REGISTRY       module with `registry` and `schedule` (default: queues)
+  PACELINE_DRAIN_TIMEOUT  seconds after which a drain is forced (default: bounded by the jobs' deadlines)
+  PACELINE_LOG            text or json
+  SENTRY_DSN              where faults are reported (default: nowhere)
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code."""
+    try:
+        require_linux()
+        _refuse_other_supervisor()
+        arguments = _parser().parse_args(argv)
+        if arguments.command == "run":
+            # Nothing runs yet, so to be told to stop is to be drained. PID 1 needs a handler to be told at all.
+            for signo in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(signo, _leave)
+        return int(arguments.do(arguments))
+    except PacelineError as error:
+        return _complain(str(error), error.exit_code)
+    except psycopg.errors.UndefinedTable:
+        return _complain("the database has no table jobs: run `paceline migrate`", 1)
+    except psycopg.Error as error:
+        return _complain(f"database: {' '.join(str(error).split())}", 1)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read has gone; the flush at exit must not complain
+        return 0
+
+
+def _complain(text: str, code: int) -> int:
+    print(f"paceline: {text}", file=sys.stderr)
+    return code
+
+
+def _leave(signo: int, frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+def _refuse_other_supervisor() -> None:
+    """PyPI's `supervisor` uses the same import name; installed side by side, the files of the two mix."""
+    if importlib.util.find_spec("supervisor.supervisord") is not None:
+        raise UsageError("the package `supervisor` from PyPI is installed here too: `pip uninstall supervisor`")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+def _log_format(text: str) -> str:
+    if text not in ("text", "json"):
+        raise argparse.ArgumentTypeError(f"{text!r}: text or json")
+    return text
+
+
+def _parser() -> argparse.ArgumentParser:
+    environ = os.environ
+    database = argparse.ArgumentParser(add_help=False)
+    database.add_argument("--database-url", metavar="URL", default=environ.get("DATABASE_URL"))
+    registry = argparse.ArgumentParser(add_help=False)
+    registry.add_argument("--registry", metavar="MODULE", default=environ.get("PACELINE_REGISTRY") or "queues")
+    as_json = argparse.ArgumentParser(add_help=False)
+    as_json.add_argument("--json", action="store_true", help="for scripts")
+
+    parser = argparse.ArgumentParser(
+        prog="paceline",
+        description="Single-file job queues on Postgres, run by a process supervisor.",
+        epilog=_ENVIRONMENT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND").add_parser
+
+    run = add(
+        "run",
+        parents=[database, registry],
+        help="run the queues until told to stop",
+        description="Run one child process per queue. SIGTERM or Ctrl-C drains: active jobs finish, then exit 0. "
+        "A second signal kills what is left: exit 1. SIGHUP loads new code, unless there is a terminal.",
+    )
+    run.add_argument("queues", nargs="*", metavar="QUEUE", help="only these queues (default: all)")
+    run.add_argument("--burst", action="store_true", help="drain when nothing is pending")
+    run.add_argument(
+        "--drain-timeout", type=_seconds, metavar="SECONDS", default=environ.get("PACELINE_DRAIN_TIMEOUT") or None
+    )
+    run.add_argument("--log", type=_log_format, metavar="FORMAT", default=environ.get("PACELINE_LOG") or "text")
+    run.add_argument("--sentry-dsn", metavar="DSN", default=environ.get("SENTRY_DSN"))
+    run.set_defaults(do=commands.run)
+
+    migrate = add(
+        "migrate",
+        parents=[database, registry],
+        help="create or update the table jobs",
+        description="Create the table, its indexes and its trigger, or bring them up to date. Adopts an existing "
+        "table of the older shape. Safe to repeat, and while the service runs.",
+    )
+    migrate.add_argument("--upgrade", metavar="ZONE", help="change an older table's types; its times are in ZONE")
+    migrate.add_argument("--prune", action="store_true", help="also remove dedupe names that no worker declares")
+    migrate.set_defaults(do=commands.migrate)
+
+    enqueue = add("enqueue", parents=[database, registry], help="enqueue one job, print its id (0: deduped)")
+    enqueue.add_argument("queue", metavar="QUEUE")
+    enqueue.add_argument("name", metavar="NAME", help="such as caches.Age")
+    enqueue.add_argument("args", metavar="JSON", nargs="?", default="{}", help="an object (default: {})")
+    enqueue.set_defaults(do=commands.enqueue)
+
+    status = add(
+        "status",
+        parents=[database, as_json],
+        help="what every queue does",
+        description="Every queue: its state, process, running job, pending rows and last outcome.",
+    )
+    status.set_defaults(do=overview.status)
+
+    schedule = add("schedule", parents=[registry, as_json], help="what the clock enqueues over the coming day")
+    schedule.set_defaults(do=commands.schedule)
+
+    retry = add("retry", parents=[database], help="enqueue finished jobs anew, as new rows; print their ids")
+    retry.add_argument("ids", metavar="ID", nargs="+", type=int)
+    retry.set_defaults(do=commands.retry)
+
+    cancel = add("cancel", parents=[database], help="end pending jobs without running them")
+    cancel.add_argument("ids", metavar="ID", nargs="+", type=int)
+    cancel.set_defaults(do=commands.cancel)
+    return parser

@@ -1,0 +1,184 @@
+"""What the commands do, one function each; cli.py parses and complains."""
+
+import getpass
+import json
+import os
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+
+from supervisor import db, embedded, log, report
+from supervisor.args import decoder_for
+from supervisor.config import Registry, Settings, load_registry
+from supervisor.enqueue import insert
+from supervisor.errors import BadArgs, PacelineError, UsageError
+from supervisor.migrate import migrate as migrate_table
+from supervisor.parent import supervisor
+from supervisor.schedule import ticks
+from supervisor.sql import statement
+
+_DAY = 24 * 60  # minutes
+_NO_DATABASE = "postgresql:///"  # for building workers where no database is asked
+
+
+def embedded_home() -> Path:
+    """`.postgres` at the project's root: where the packages are, for a checkout; else the working directory."""
+    root = Path(__file__).resolve().parent.parent
+    return (root if (root / "pyproject.toml").exists() else Path.cwd()) / ".postgres"
+
+
+def database_url(arguments: Namespace, *, make: bool) -> str:
+    """The URL given, or the embedded database's: joined if it is there, made if `make`."""
+    if arguments.database_url:
+        return db.check_url(arguments.database_url)
+    home = embedded_home()
+    if not make and not embedded.exists(home):
+        raise UsageError(
+            "no database: set DATABASE_URL, or use `paceline run` or `migrate` once to make an embedded one"
+        )
+    return embedded.start(home)
+
+
+def connect(arguments: Namespace) -> psycopg.Connection[Any]:
+    """A session for one command."""
+    return db.connect(database_url(arguments, make=False), db.session_name("command", arguments.command, ""))
+
+
+def run(arguments: Namespace) -> int:
+    log.start(arguments.log)
+    fresh = not arguments.database_url and not embedded.exists(embedded_home())
+    url = database_url(arguments, make=True)
+    registry = load_registry(arguments.registry, url)
+    chosen = registry.only(arguments.queues)
+    if fresh:
+        for line in [*migrate_table(url, dedupe=registry.dedupe), *apply_schema(url, registry)]:
+            log.log.info("migrate: %s", line)
+    settings = Settings(
+        url=url,
+        registry=arguments.registry,
+        queues=tuple(arguments.queues),
+        sentry_dsn=arguments.sentry_dsn,
+        drain_timeout=arguments.drain_timeout,
+        log=arguments.log,
+        burst=arguments.burst,
+        embedded="" if arguments.database_url else os.path.relpath(embedded_home()),
+    )
+    report.start(settings.sentry_dsn)
+    return supervisor.run(settings, chosen, embedded.held)
+
+
+def migrate(arguments: Namespace) -> int:
+    url = database_url(arguments, make=True)
+    registry = load_registry(arguments.registry, url)
+    done = migrate_table(url, dedupe=registry.dedupe, upgrade=arguments.upgrade, prune=arguments.prune)
+    done += apply_schema(url, registry)
+    print("\n".join(done) if done else "up to date")
+    return 0
+
+
+def apply_schema(url: str, registry: Registry) -> list[str]:
+    """Apply the application's own SQL files, each in one transaction; a line for each. PacelineError names the file."""
+    done = []
+    with db.connect(url, db.session_name("command", "schema", "")) as connection:
+        for file in registry.schema:
+            try:
+                with connection.transaction():
+                    connection.execute(file.read_bytes(), prepare=False)
+            except (psycopg.Error, OSError) as error:
+                raise PacelineError(f"{file}: {' '.join(str(error).split())}") from None
+            done.append(f"applied {os.path.relpath(file)}")
+    return done
+
+
+def enqueue(arguments: Namespace) -> int:
+    registry = load_registry(arguments.registry, arguments.database_url or _NO_DATABASE)
+    args = _checked_args(registry, arguments.queue, arguments.name, arguments.args)
+    with connect(arguments) as connection:
+        print(insert(connection, arguments.queue, arguments.name, args, callsite="paceline enqueue"))
+    return 0
+
+
+def _checked_args(registry: Registry, queue: str, name: str, text: str) -> dict[str, Any]:
+    """The args, if some worker handles the job and its handler takes them. UsageError otherwise."""
+    known = {worker.queue: worker.handlers for worker in registry.workers}
+    if queue not in known:
+        raise UsageError(f"no worker for queue {queue!r}; the registry has: {', '.join(sorted(known))}")
+    if name not in known[queue]:
+        raise UsageError(f"queue {queue} has no job {name!r}; it has: {', '.join(sorted(known[queue]))}")
+    try:
+        args = json.loads(text)
+        if not isinstance(args, dict):
+            raise UsageError(f"args must be a JSON object, not {text[:60]}")
+        decoder_for(known[queue][name])(text)
+    except (json.JSONDecodeError, msgspec.ValidationError, BadArgs, RecursionError) as error:
+        raise UsageError(f"args of {name}: {error}") from None
+    return args
+
+
+def schedule(arguments: Namespace) -> int:
+    registry = load_registry(arguments.registry, _NO_DATABASE)
+    now = datetime.now(UTC)
+    found = [(entry, list(ticks(entry, now, _DAY))) for entry in registry.schedule]
+    if arguments.json:
+        days = [
+            {
+                "queue": entry.queue,
+                "name": entry.name,
+                "args": dict(entry.args),
+                "ticks": [t.isoformat() for t in times],
+            }
+            for entry, times in found
+        ]
+        print(json.dumps(days, indent=2))
+        return 0
+    rows = [("QUEUE", "JOB", "IN 24 H", "NEXT (UTC)")]
+    for entry, times in found:
+        shown = ", ".join(f"{t:%H:%M}" for t in times[:5]) + (" ..." if len(times) > 5 else "")
+        rows.append((entry.queue, entry.name, str(len(times)), shown or "not in the coming day"))
+    print(table(rows))
+    return 0
+
+
+def retry(arguments: Namespace) -> int:
+    with connect(arguments) as connection, connection.transaction():
+        found = dict(connection.execute(statement("retry"), {"ids": arguments.ids}).fetchall())
+        _refuse_others(arguments.ids, found, "is not a finished job")
+    for id in arguments.ids:
+        print(found[id])
+    return 0
+
+
+def cancel(arguments: Namespace) -> int:
+    status = f"skip: cancelled by {_person()}"
+    with connect(arguments) as connection, connection.transaction():
+        found = dict(connection.execute(statement("cancel"), {"ids": arguments.ids, "status": status}).fetchall())
+        _refuse_others(arguments.ids, found, "is not pending")
+    for id in arguments.ids:
+        print(f"{id} {found[id]}")
+    return 0
+
+
+def _refuse_others(ids: Iterable[int], found: dict[int, Any], why: str) -> None:
+    """All or nothing: raised inside the transaction."""
+    if others := [str(id) for id in ids if id not in found]:
+        raise PacelineError(f"{', '.join(others)} {why}; nothing was changed")
+
+
+def _person() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a uid without a name
+        return f"uid {os.getuid()}"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as left-aligned columns, the first row being the headings."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

@@ -1,0 +1,147 @@
+"""The lease: one poller per queue in the whole database, and what its new holder does with rows left `started`.
+
+The lease is a session-level advisory lock, held by the one connection that also claims: to lose the
+connection is to lose the lease, so a claim can only happen under it, with no further protocol.
+Its two keys are the table's oid and a hash of the queue's name, so `pg_locks` shows it to an operator.
+
+verdict() is the whole take-over rule; the child asks it, and a model can explore it.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import psycopg
+
+from supervisor.sql import statement
+
+ROW_MARGIN = 5.0  # seconds after a row's kernel deadline until another host believes in it
+MET_BEFORE = 60.0  # seconds: how long before a row's start a meeting still counts
+_SESSION = re.compile(r"paceline:(?P<role>[^/]+)/(?P<detail>[^@]*)(?:@(?P<host>.*))?", re.DOTALL)
+
+
+class Verdict(Enum):
+    INTERRUPT = "interrupt"
+    WAIT = "wait"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A row that the new holder finds `started`. Seconds by the server's clock."""
+
+    id: int
+    started_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """What this host knows of other hosts. Seconds by the server's clock."""
+
+    booted_at: float  # this parent's first look
+    met_at: float  # when it last saw another parent of this database; 0 = never
+
+
+def alone(started_at: float, witness: Witness) -> bool:
+    """Whether no other parent was met since the later of the boot and a minute before the row's start."""
+    return witness.met_at < max(witness.booted_at, started_at - MET_BEFORE)
+
+
+def row_deadline(started_at: float, timeout: float, grace: float) -> float:
+    """When the kernel of whichever host runs the row has ended it, by the server's clock."""
+    return started_at + timeout + grace + ROW_MARGIN
+
+
+def verdict(
+    left: Left, *, intent: int, witness: Witness, looked: float, settle: float, timeout: float, grace: float, now: float
+) -> Verdict:
+    """What the new holder of the lease does with a row left `started`.
+
+    Alone, and having looked for `settle` seconds (a living host is back within that after a database
+    restart): the row belongs to a dead process. It is interrupted, but for the `intent`: the row that
+    this queue's last child meant to claim, whose handler never began; that one is run.
+    Not alone: its process may have lost only its session and be running still. The row is left until
+    that host's kernel has enforced its deadline; then it is interrupted.
+    """
+    if left.started_at is None:
+        return Verdict.INTERRUPT  # no engine of today starts a row so
+    if alone(left.started_at, witness):
+        if looked < settle:
+            return Verdict.WAIT
+        return Verdict.RUN if left.id == intent else Verdict.INTERRUPT
+    passed = now >= row_deadline(left.started_at, timeout, grace)
+    return Verdict.INTERRUPT if passed else Verdict.WAIT
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """The engine's sessions on this database, read from their names."""
+
+    now: float  # the server's clock
+    parents: frozenset[str]  # tokens
+    timeouts: dict[str, float]  # by queue, the largest shown
+
+    @classmethod
+    def read(cls, now: float, names: Iterable[str]) -> "Sessions":
+        parents, timeouts = set(), dict[str, float]()
+        for name in names:
+            if not (match := _SESSION.fullmatch(name)):
+                continue
+            role, detail = match["role"], match["detail"]
+            if role == "parent":
+                parents.add(detail)
+            elif detail.isdigit():
+                timeouts[role] = max(timeouts.get(role, 0.0), float(detail))
+        return cls(now, frozenset(parents), timeouts)
+
+
+def shown_timeout(seconds: float) -> str:
+    """A job_timeout as session names show it: whole seconds, rounded up."""
+    return str(math.ceil(seconds))
+
+
+def host_of(session: str) -> str:
+    """The host in a session's name, `?` where it has been cut off or is not ours."""
+    match = _SESSION.fullmatch(session)
+    return (match["host"] if match else "") or "?"
+
+
+Connection = psycopg.Connection[Any]
+
+
+def sessions(connection: Connection) -> Sessions:
+    now, names = connection.execute(statement("sessions")).fetchall()[0]
+    return Sessions.read(now, names)
+
+
+def try_lease(connection: Connection, queue: str) -> bool:
+    return bool(connection.execute(statement("try_lease"), {"queue": queue}).fetchall()[0][0])
+
+
+def release_lease(connection: Connection, queue: str) -> None:
+    """Let go, and tell every parent, so that a standby takes over within milliseconds."""
+    connection.execute(statement("release_lease"), {"queue": queue})
+
+
+def lease_holder(connection: Connection, queue: str) -> tuple[int, str] | None:
+    """(backend pid, session name) of the lease's holder, None where it is free."""
+    row = connection.execute(statement("lease_holder"), {"queue": queue}).fetchone()
+    return (row[0], row[1]) if row else None
+
+
+def end_session(connection: Connection, backend: int, name: str) -> None:
+    """Terminate the backend `backend` if it still is the session `name`: a process's own, lost one."""
+    connection.execute(statement("end_session"), {"pid": backend, "name": name})
+
+
+def left_started(connection: Connection, queue: str) -> list[Left]:
+    rows = connection.execute(statement("left_started"), {"queue": queue}).fetchall()
+    return [Left(*row) for row in rows]
+
+
+def interrupt(connection: Connection, id: int, status: str) -> bool:
+    """End another process's row with `status`, if it is still `started`; whether it was."""
+    return connection.execute(statement("interrupt"), {"id": id, "status": status}).rowcount == 1

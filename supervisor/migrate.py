@@ -1,0 +1,444 @@
+"""The table `jobs`: made, adopted, upgraded by `paceline migrate`; and checked, without DDL, by `run`.
+
+Nothing here may stop a service that is at work, so there are two ways to change a table that exists:
+
+- CONCURRENTLY, for indexes. It waits for every transaction that is older than itself, for hours if need be,
+  but no writer waits for it meanwhile. So it has no lock_timeout.
+- Under a lock on the table, for the moment that a trigger or a constraint takes. Whoever comes while we wait
+  for the lock queues behind us, so that wait is short, and the error names who was in the way.
+
+Where there is nothing to do, no lock above ACCESS SHARE is asked for.
+"""
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+import msgspec
+import psycopg
+from psycopg import sql
+from psycopg.errors import LockNotAvailable, UniqueViolation
+
+from supervisor.db import connect, session_name
+from supervisor.errors import PacelineError, UsageError
+from supervisor.log import log
+from supervisor.sql import statement
+
+OLDEST_SERVER = 14
+LOCK_TIMEOUT = 5  # seconds
+TURN_TIMEOUT = 600  # seconds to wait for another migrate
+ROWS_NAMED = 10  # of those that stand in an index's way
+
+
+class Column(msgspec.Struct, frozen=True):
+    type: str  # pg_type.typname
+    required: bool  # NOT NULL
+    default: str | None
+
+
+class Index(msgspec.Struct, frozen=True):
+    keys: str  # `queue, id`, as pg_get_indexdef() prints them
+    where: str = ""
+    unique: bool = False
+    primary: bool = False
+    valid: bool = True
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The one value of sql/check_schema.sql's one row."""
+
+    server: int  # 180006
+    schema: str | None  # the one that jobs is in, else the one that it would be made in
+    kind: str | None  # pg_class.relkind of jobs: `r` is a table; None: there is no jobs
+    columns: dict[str, Column]
+    indexes: dict[str, Index]  # those of jobs, whoever made them
+    checks: list[str]  # names of CHECK constraints
+    notify: str | None  # the body of the function behind the trigger; None where the trigger does not work
+
+
+# The type of section 3's table first, then what an adopted table may have instead.
+COLUMNS = {
+    "id": ("int8", "int4"),
+    "queue": ("text", "varchar"),
+    "name": ("text", "varchar"),
+    "args": ("jsonb", "json"),
+    "status": ("text", "varchar"),
+    "callsite": ("text", "varchar"),
+    "created_at": ("timestamptz", "timestamp"),
+    "started_at": ("timestamptz", "timestamp"),
+    "finished_at": ("timestamptz", "timestamp"),
+}
+REQUIRED = ("queue", "name", "args", "status", "created_at")
+DEFAULTS = {"args": "'{}'", "status": "'pending'", "created_at": "now()"}
+
+# What an adopted table's rows are held to. Only while they are pending, since that is when a name is sent; and an
+# old row with a longer one can still be started and ended, though an UPDATE checks a NOT VALID constraint too.
+CHECKS = {
+    "jobs_queue_length": "status <> 'pending' OR octet_length(queue) BETWEEN 1 AND 40",
+    "jobs_name_length": "status <> 'pending' OR octet_length(name) BETWEEN 1 AND 200",
+}
+
+INDEXES = {
+    "jobs_pending": Index("queue, id", "status = 'pending'"),
+    "jobs_started": Index("queue", "status = 'started'"),
+    "jobs_finished": Index("queue, finished_at", "finished_at IS NOT NULL"),
+    "jobs_clock": Index("queue, name, callsite", "callsite LIKE 'clock %'", unique=True),
+}
+ID = Index("id", unique=True)  # built as jobs_id where no other index does the same
+
+ADVICE = {
+    "jobs_id": "give each row an id of its own",
+    "jobs_clock": "delete the repeated rows",
+    "jobs_dedupe": "cancel the repeated rows or let them finish",
+}
+
+NOTIFY = statement("function_jobs_notify").decode().split("$$")[1]
+
+
+def dedupe_index(names: AbstractSet[str]) -> Index:
+    """One index for all deduped names. A digest of args, since a btree's rows end at 2,704 bytes and args may
+    have a million; it tells 1 from 1.0, which jsonb calls equal and prints as they were written.
+    """
+    listed = ", ".join(sql.Literal(name).as_string() for name in sorted(names))
+    where = f"status IN ('pending', 'started') AND name IN ({listed})"
+    return Index("queue, name, md5(args::text)", where, unique=True)
+
+
+def dedupe_names(facts: Facts) -> frozenset[str]:
+    """The names that the database dedupes, read back from its index."""
+    index = facts.indexes.get("jobs_dedupe")
+    if index is None or not index.valid or not _alike(index, dedupe_index({"x"}), but_literals=True):
+        return frozenset()
+    return frozenset(_literals(index.where)[2:])  # after the two statuses
+
+
+def missing(facts: object, dedupe: AbstractSet[str]) -> list[str]:
+    """What a service needs of the database and does not find, in sentences; nothing else, where empty.
+
+    `facts` is the value that sql/check_schema.sql returns, a dict by psycopg's reading. No I/O. What another
+    version may have made otherwise is let pass: hosts of two versions must run side by side.
+    """
+    have = msgspec.convert(facts, Facts)
+    if flaws := _flaws(have) or ["there is no table jobs"] * (have.kind is None):
+        return flaws
+    wanted = [*INDEXES] + ["jobs_id"] * (not _has_key(have)) + ["jobs_dedupe"] * bool(dedupe)
+    indexes = {name: have.indexes.get(name) for name in wanted}
+    gaps = [f"the index {name} is missing" for name, index in indexes.items() if index is None]
+    gaps += [f"the index {name} is INVALID" for name, index in indexes.items() if index and not index.valid]
+    if (index := have.indexes.get("jobs_dedupe")) and index.valid and (names := dedupe - dedupe_names(have)):
+        gaps.append(f"dedupe names not in the index: {', '.join(sorted(names))}")
+    gaps += [f"the constraint {name} is missing" for name in CHECKS if name not in have.checks]
+    if have.notify is None:
+        gaps.append("the trigger jobs_notify is missing or disabled")
+    return gaps
+
+
+def migrate(url: str, *, dedupe: AbstractSet[str], upgrade: str | None = None, prune: bool = False) -> list[str]:
+    """Bring the table to what this version needs; lines that say what was done, none if it was all there.
+
+    `dedupe` are the declared job names; others in the index stay unless `prune`. `upgrade` is the time zone that
+    an older table's times are in: its columns change to today's types, which rewrites it under a lock.
+
+    Raises PacelineError with one line that says what to do; UsageError for an unknown time zone. What was done
+    before that stays done: it goes on from there the next time.
+    """
+    try:
+        connection = connect(url, session_name("migrate", "0", socket.gethostname()))
+    except psycopg.Error as error:
+        raise PacelineError(f"cannot connect, check DATABASE_URL: {_one_line(error)}") from None
+    with closing(connection):
+        connection.prepare_threshold = None
+        try:
+            _take_turn(connection)
+            return _Migration(connection).run(dedupe, upgrade, prune)
+        except psycopg.Error as error:
+            raise PacelineError(f"{_one_line(error)}: put that right and run `paceline migrate` again") from None
+
+
+def _take_turn(connection: psycopg.Connection[Any]) -> None:
+    give_up, told = time.monotonic() + TURN_TIMEOUT, False
+    while not connection.execute(statement("take_turn")).fetchall()[0][0]:
+        if not told:
+            told = True
+            log.info("another migrate is at work on this database, waiting for it")
+        if time.monotonic() > give_up:
+            raise PacelineError(
+                f"another migrate is still at work after {TURN_TIMEOUT} s: try again later, or end its session,"
+                " which pg_stat_activity shows as paceline:migrate"
+            )
+        time.sleep(0.1)
+
+
+class _Migration:
+    """One run, on a session that has the turn."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+        self.done: list[str] = []
+        self.set_lock_timeout(LOCK_TIMEOUT)
+        self.facts = self.check_schema()
+
+    def run(self, dedupe: AbstractSet[str], upgrade: str | None, prune: bool) -> list[str]:
+        zone = None if upgrade is None else self.zone_name(upgrade)
+        if flaws := _flaws(self.facts):
+            raise PacelineError(f"{'; '.join(flaws)}: change that, or point DATABASE_URL at another database")
+        if self.facts.schema is None:
+            raise PacelineError("no schema of the search_path exists: create one, or set another search_path")
+        # Everything of ours goes where the table is, though the search_path may have another schema first.
+        self.connection.execute(f"SET search_path = {sql.Identifier(self.facts.schema).as_string()}")
+        if self.facts.kind is None:
+            self.create(dedupe)
+        else:
+            self.drop_leftovers()
+            self.adopt()
+            self.dedupe(dedupe, prune)
+            if zone:
+                self.upgrade(zone)
+        return self.done
+
+    def ask(self, query: str | bytes) -> Any:
+        """The one value of a query's one row."""
+        return self.connection.execute(query).fetchall()[0][0]
+
+    def check_schema(self) -> Facts:
+        return msgspec.convert(self.ask(statement("check_schema")), Facts)
+
+    def zone_name(self, zone: str) -> str:
+        if not (row := self.connection.execute(statement("zone_name"), {"zone": zone}).fetchone()):
+            raise UsageError(f"unknown time zone {zone!r}: give its full name, such as UTC or Asia/Kolkata")
+        return str(row[0])
+
+    def set_lock_timeout(self, seconds: int) -> None:
+        self.connection.execute(f"SET lock_timeout = '{seconds}s'")
+
+    # A new table
+
+    def create(self, dedupe: AbstractSet[str]) -> None:
+        indexes = {**INDEXES, **({"jobs_dedupe": dedupe_index(dedupe)} if dedupe else {})}
+        with self.connection.transaction():
+            self.connection.execute(statement("table_jobs"))
+            for name, index in indexes.items():
+                self.connection.execute(_create_index(name, index))
+            self.connection.execute(statement("function_jobs_notify"))
+            self.connection.execute(statement("trigger_jobs_notify"))
+        self.done.append("created table jobs")
+        if dedupe:
+            self.done.append(f"built index jobs_dedupe: added {', '.join(sorted(dedupe))}")
+
+    # A table that is there
+
+    def drop_leftovers(self) -> None:
+        """Drop what a killed migrate left: it has no half-built index, and none on its way to or from a name."""
+        for name in ("jobs_id", *INDEXES, "jobs_dedupe"):
+            for index in (name, f"{name}_new", f"{name}_old"):
+                have = self.facts.indexes.get(index)
+                if have and (index != name or not have.valid):
+                    self.drop_index(index)
+                    self.done.append(f"dropped index {index}, left by a migrate that did not end")
+        self.facts = self.check_schema()
+
+    def adopt(self) -> None:
+        # The short locks first: they may fail, and the indexes may take hours.
+        if self.facts.notify is not None and self.facts.notify != NOTIFY:
+            self.connection.execute(statement("function_jobs_notify"))  # without a lock on the table
+            self.done.append("replaced function jobs_notify")
+        if checks := {name: check for name, check in CHECKS.items() if name not in self.facts.checks}:
+            with self.locked("ACCESS EXCLUSIVE"):
+                for name, check in checks.items():
+                    self.connection.execute(f"ALTER TABLE jobs ADD CONSTRAINT {name} CHECK ({check}) NOT VALID")
+            self.done.append(f"added constraint {', '.join(checks)}, for new rows")
+        if self.facts.notify is None:
+            with self.locked("SHARE ROW EXCLUSIVE"):
+                self.connection.execute(statement("function_jobs_notify"))
+                self.connection.execute(statement("trigger_jobs_notify"))
+            self.done.append("created trigger jobs_notify")
+        if not _has_key(self.facts):
+            self.build("jobs_id", ID)
+        for name, index in INDEXES.items():
+            self.build(name, index)
+
+    def dedupe(self, declared: AbstractSet[str], prune: bool) -> None:
+        had = dedupe_names(self.facts)
+        names = declared if prune else declared | had
+        if names:
+            added, removed = ", ".join(sorted(names - had)), ", ".join(sorted(had - names))
+            changes = [f"added {added}"] * bool(added) + [f"removed {removed}"] * bool(removed)
+            self.build("jobs_dedupe", dedupe_index(names), "; ".join(changes))
+        elif prune and "jobs_dedupe" in self.facts.indexes:
+            self.drop_index("jobs_dedupe")
+            self.done.append("dropped index jobs_dedupe: no name is declared")
+
+    def build(self, name: str, wanted: Index, changes: str = "") -> None:
+        """Build the index, unless it is there; beside the one of that name, if that is another."""
+        have = self.facts.indexes.get(name)
+        if have and _alike(have, wanted):
+            return
+        self.create_index(f"{name}_new" if have else name, wanted)
+        if have:
+            # Both names change at once, so there is no moment without the index; and neither a rename nor the
+            # drop keeps a writer waiting, as dropping it in this transaction would.
+            with self.connection.transaction():
+                self.connection.execute(f"ALTER INDEX {name} RENAME TO {name}_old")
+                self.connection.execute(f"ALTER INDEX {name}_new RENAME TO {name}")
+            self.drop_index(f"{name}_old")
+        self.done.append(f"{'rebuilt' if have else 'built'} index {name}" + (f": {changes}" if changes else ""))
+
+    def create_index(self, name: str, wanted: Index) -> None:
+        log.info("building index %s: it waits for transactions that began before it, nobody waits for it", name)
+        try:
+            with self.waiting():
+                self.connection.execute(_create_index(name, wanted, "CONCURRENTLY"))
+        except psycopg.Error as error:
+            with suppress(psycopg.OperationalError):  # where the server is gone, the next migrate drops it
+                left = self.check_schema().indexes.get(name)  # what has this name may be another table's
+                if left and not left.valid:
+                    self.drop_index(name)
+            if isinstance(error, UniqueViolation):
+                raise PacelineError(self.in_the_way(name.removesuffix("_new"), wanted)) from None
+            raise
+
+    def drop_index(self, name: str) -> None:
+        with self.waiting():
+            self.connection.execute(f"DROP INDEX CONCURRENTLY {name}")
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """For CONCURRENTLY: no lock_timeout."""
+        self.set_lock_timeout(0)
+        yield
+        self.set_lock_timeout(LOCK_TIMEOUT)
+
+    def in_the_way(self, name: str, index: Index) -> str:
+        """The rows that repeat an earlier one (or a started one, which will end by itself)."""
+        rows = self.connection.execute(
+            f"""
+            SELECT id, queue, name, first, count(*) OVER ()
+            FROM (
+              SELECT id, queue, name, first_value(id) OVER same AS first, row_number() OVER same AS copy
+              FROM jobs
+              WHERE num_nulls({index.keys}) = 0 AND ({index.where or "true"})
+              WINDOW same AS (PARTITION BY {index.keys} ORDER BY (status = 'started') DESC, id)
+            ) AS keyed
+            WHERE copy > 1
+            ORDER BY id
+            LIMIT {ROWS_NAMED}
+            """
+        ).fetchall()
+        named = ", ".join(f"id {id} queue {queue} name {name} (as id {first})" for id, queue, name, first, _ in rows)
+        more = f" and {rows[0][4] - len(rows)} more" if rows and rows[0][4] > len(rows) else ""
+        found = f"rows in the way of index {name}: {named}{more}" if rows else f"rows were in the way of index {name}"
+        return f"{found}; {ADVICE[name]}, then run `paceline migrate` again"
+
+    @contextmanager
+    def locked(self, mode: str) -> Iterator[None]:
+        """A transaction that locks the table first: one wait, and no second one to deadlock over."""
+        try:
+            with self.connection.transaction():
+                self.connection.execute(f"LOCK TABLE jobs IN {mode} MODE")
+                yield
+        except LockNotAvailable:
+            row = self.connection.execute(statement("lock_holder"), {"mode": mode}).fetchone()
+            holder, way_out = "its holder is gone", ""
+            if row:
+                pid, name, state, seconds = row
+                holder = f"pid {pid} ({name}, {state}) is in a transaction of {seconds} s"
+                way_out = f", or end that session first: SELECT pg_terminate_backend({pid})"
+            refused = f"no {mode} lock on jobs within {LOCK_TIMEOUT} s: {holder}"
+            raise PacelineError(f"{refused}; run `paceline migrate` again{way_out}") from None
+
+    # --upgrade
+
+    def upgrade(self, zone: str) -> None:
+        """Give an adopted table the types, defaults and key of a new one, in one transaction that rewrites it.
+
+        id keeps its sequence, as bigint. An identity's would be a new one: writers that were granted the old one
+        or name it, and scripts that insert ids of their own, would break.
+        """
+        facts = self.check_schema()
+        columns = {name: facts.columns[name] for name in COLUMNS}
+        is_time = {name for name, column in columns.items() if column.type == "timestamp"}
+        at_zone = f" AT TIME ZONE {sql.Literal(zone).as_string()}"
+        changes = [
+            f"ALTER {name} TYPE {types[0]} USING {name}{at_zone if name in is_time else f'::{types[0]}'}"
+            for name, types in COLUMNS.items()
+            if columns[name].type != types[0]
+        ]
+        # An old default may have been a zone's own now().
+        changes += [f"ALTER {name} DROP DEFAULT" for name in sorted(is_time) if columns[name].default]
+        defaults = {name: default for name, default in DEFAULTS.items() if name in is_time or not columns[name].default}
+        changes += [f"ALTER {name} SET DEFAULT {default}" for name, default in defaults.items()]
+        nullable = [name for name in REQUIRED if not columns[name].required]
+        keyless = not any(index.primary for index in facts.indexes.values())
+        if not (changes or nullable or keyless):
+            return
+        with self.locked("ACCESS EXCLUSIVE"):
+            for name in nullable:
+                if rows := self.ask(f"SELECT count(*) FROM jobs WHERE {name} IS NULL"):
+                    self.done.append(f"left {name} nullable: {rows} rows are NULL")
+                else:
+                    changes.append(f"ALTER {name} SET NOT NULL")
+            if changes:
+                self.connection.execute(f"ALTER TABLE jobs {', '.join(changes)}")
+            if columns["id"].type == "int4" and (sequence := self.ask(statement("id_sequence"))):
+                self.connection.execute(f"ALTER SEQUENCE {sequence} AS bigint")
+            if keyless:
+                how = "USING INDEX jobs_id" if "jobs_id" in facts.indexes else "(id)"
+                changes.append(f"ADD CONSTRAINT jobs_pkey PRIMARY KEY {how}")
+                self.connection.execute(f"ALTER TABLE jobs {changes[-1]}")
+        self.done += [f"upgraded table jobs: {change}" for change in changes]
+
+
+def _create_index(name: str, index: Index, how: str = "") -> str:
+    where = f" WHERE {index.where}" if index.where else ""
+    return f"CREATE {'UNIQUE ' * index.unique}INDEX {how} {name} ON jobs ({index.keys}){where}"
+
+
+def _has_key(facts: Facts) -> bool:
+    return any(index.valid and _alike(index, ID) for index in facts.indexes.values())
+
+
+def _flaws(facts: Facts) -> list[str]:
+    """What is wrong and not for `migrate` to change."""
+    if facts.server < OLDEST_SERVER * 10_000:
+        return [f"Paceline needs Postgres {OLDEST_SERVER} or newer, and this is {facts.server // 10_000}"]
+    if facts.kind is None:
+        return []
+    if facts.kind != "r":
+        return ["jobs is not an ordinary table"]
+    flaws = []
+    if absent := [name for name in COLUMNS if name not in facts.columns]:
+        flaws.append(f"the table jobs has no column {', '.join(absent)}")
+    for name, types in COLUMNS.items():
+        if name in facts.columns and facts.columns[name].type not in types:
+            flaws.append(f"the column {name} of jobs is {facts.columns[name].type}, not {' or '.join(types)}")
+    return flaws
+
+
+# An index is told by what it does. Postgres prints an expression back in words of its own: casts, parentheses, and
+# `= ANY (ARRAY[...])` for IN.
+
+_LITERAL = re.compile(r"(?P<escaped>\bE)?'(?P<text>(?:[^']|'')*)'")
+
+
+def _literals(expression: str) -> list[str]:
+    texts = [(found["text"].replace("''", "'"), found["escaped"]) for found in _LITERAL.finditer(expression)]
+    return [text.replace("\\\\", "\\") if escaped else text for text, escaped in texts]
+
+
+def _skeleton(expression: str) -> str:
+    bare = re.sub(r"::[a-z ]+(\[\])?", "", _LITERAL.sub("?", expression))
+    bare = re.sub(r" IN \(| = ANY \(+ARRAY\[", " = ", bare.replace(" LIKE ", " ~~ "))
+    return re.sub(r"(\?, )+\?", "?", re.sub(r"[()\[\]]", "", bare)).strip()
+
+
+def _alike(one: Index, other: Index, *, but_literals: bool = False) -> bool:
+    same = (one.unique, one.keys, _skeleton(one.where)) == (other.unique, other.keys, _skeleton(other.where))
+    return same and (but_literals or sorted(_literals(one.where)) == sorted(_literals(other.where)))
+
+
+def _one_line(error: psycopg.Error) -> str:
+    return " ".join((error.diag.message_primary or str(error) or type(error).__name__).split())

@@ -1,0 +1,96 @@
+"""What is checked before the first fork: the server, the schema, poolers in between, the connection budget.
+
+`run` does no DDL: it looks, and says what to run.
+"""
+
+import asyncio
+
+from supervisor import db
+from supervisor.config import Registry, Settings
+from supervisor.errors import PacelineError
+from supervisor.log import log
+from supervisor.migrate import missing
+from supervisor.parent.helper import Helpers, ParentOutage
+from supervisor.parent.session import UNREACHABLE, Connection, Session
+
+OLDEST_SERVER = 140000
+PARENT_SESSIONS = 3  # listener, clock, sweeper
+_RETRY = 0.5  # seconds
+
+
+class Boot:
+    def __init__(self, settings: Settings, registry: Registry, session: Session, helpers: Helpers) -> None:
+        self._settings, self._registry, self._session, self._helpers = settings, registry, session, helpers
+        self._outage = ParentOutage("boot: waiting for the database", helpers)
+
+    async def check(self) -> str:
+        """The server's version, once it is there and everything is as it must be. PacelineError otherwise."""
+        while True:
+            try:
+                version = await self._check_server()
+                await self._refuse_transaction_pooler()
+                await self._check_schema()
+                await self._check_budget()
+                self._outage.over()
+                return version
+            except UNREACHABLE as error:
+                self._outage.failed(error)
+            await asyncio.sleep(_RETRY)
+
+    async def _check_server(self) -> str:
+        info = (await self._session.connection()).info
+        if info.server_version < OLDEST_SERVER:
+            raise PacelineError(f"Postgres {info.parameter_status('server_version')}: version 14 or later is needed")
+        return (info.parameter_status("server_version") or "?").split()[0]
+
+    async def _refuse_transaction_pooler(self) -> None:
+        """A pooler that lends a server connection per transaction breaks leases and LISTEN.
+
+        A pooler makes up the backend pid that it tells a client. If it does, and a second connection gets
+        the same backend while the first one stands idle, it pools by transaction (or statement).
+        """
+        connection = await self._session.connection()
+        backend = await self._backend(self._session)
+        if backend == connection.info.backend_pid:
+            return
+        second = Session(self._settings.url, "paceline:boot", self._helpers, self._session.limit)
+        try:
+            if await self._backend(second) == backend:
+                raise PacelineError(
+                    "DATABASE_URL goes through a pooler in transaction mode (PgBouncer?), which breaks leases and "
+                    "LISTEN: connect to Postgres itself, or set pool_mode = session"
+                )
+        finally:
+            second.drop()
+
+    @staticmethod
+    async def _backend(session: Session) -> int:
+        async def work(connection: Connection) -> int:
+            [(pid,)] = await (await connection.execute("SELECT pg_backend_pid()", prepare=False)).fetchall()
+            return int(pid)
+
+        return await session.call(work)
+
+    async def _check_schema(self) -> None:
+        [(facts,)] = await self._session.execute("check_schema")
+        if problems := missing(facts, self._registry.dedupe):
+            raise PacelineError(f"{'; '.join(problems)}: run `paceline migrate`")
+
+    async def _check_budget(self) -> None:
+        [(allowed, used)] = await self._session.execute("connections")
+        needed = len(self._registry.workers) + PARENT_SESSIONS
+        if needed + used > 0.8 * allowed:
+            log.warning(
+                "connections: this host needs %d (one per queue, %d for the parent) and more for handlers; "
+                "the server allows %d, %d are in use",
+                needed,
+                PARENT_SESSIONS,
+                allowed,
+                used,
+            )
+
+
+def parent_session(settings: Settings, token: str, helpers: Helpers) -> Session:
+    """A session whose name tells other parents that this one is here."""
+    name = db.session_name("parent", token, settings.host)
+    return Session(settings.url, name, helpers, settings.limits.call)

@@ -1,0 +1,154 @@
+"""A child process as its parent sees it: pid, socket, phase, deaths.
+
+The code that runs inside the process is in supervisor/child/.
+"""
+
+import os
+import signal
+import socket
+from contextlib import suppress
+from enum import Enum, auto
+
+from supervisor import status as statuses
+from supervisor.config import Limits
+from supervisor.parent.restart import restart_at
+from supervisor.scoreboard import Doing, Phase, Slot, cut
+from supervisor.worker import Worker, boottime
+
+
+class Event(Enum):
+    DUE = auto()  # its start is due
+    READY = auto()  # its code runs
+    EXITED = auto()
+    DRAIN = auto()  # no further start
+
+
+# A move that is not here is a bug.
+MOVES = {
+    (Phase.BACKOFF, Event.DUE): Phase.STARTING,
+    (Phase.STARTING, Event.READY): Phase.RUNNING,
+    (Phase.STARTING, Event.EXITED): Phase.BACKOFF,
+    (Phase.RUNNING, Event.EXITED): Phase.BACKOFF,
+    (Phase.BACKOFF, Event.DRAIN): Phase.STOPPED,
+    (Phase.STARTING, Event.DRAIN): Phase.DRAINING,
+    (Phase.RUNNING, Event.DRAIN): Phase.DRAINING,
+    (Phase.DRAINING, Event.READY): Phase.DRAINING,
+    (Phase.DRAINING, Event.EXITED): Phase.STOPPED,
+}
+
+
+class ChildProcess:
+    """One queue's process, over all its lives."""
+
+    def __init__(self, worker: Worker, slot: Slot, limits: Limits) -> None:
+        self.worker, self.slot, self.limits = worker, slot, limits
+        self.queue = worker.queue
+        self.pid = 0
+        self.socket: socket.socket | None = None
+        self.deaths: list[float] = []  # without a finished job in between
+        self.starts_at = 0.0  # of the next start, while in BACKOFF
+        self.killed_for = ""  # why the parent killed it
+        self.failed_once = False  # it has died at least once: the boot need not wait for it
+        self._since = boottime()
+        self._finished_before = 0
+        self._enter(Phase.BACKOFF)
+
+    @property
+    def phase(self) -> Phase:
+        return Phase(self.slot.parent.phase)
+
+    @property
+    def doing(self) -> Doing:
+        return Doing(self.slot.child.doing)
+
+    def move(self, event: Event) -> None:
+        self._enter(MOVES[self.phase, event])
+
+    def _enter(self, phase: Phase) -> None:
+        self.slot.parent.phase, self.slot.parent.phase_since = phase, boottime()
+
+    def about_to_start(self) -> None:
+        """Before the fork: the turns in the slot are the predecessor's, and the new process counts from now."""
+        self._since = self.slot.child.turned = self.slot.child.due = boottime()
+
+    def started(self, pid: int, end: socket.socket) -> None:
+        self.pid, self.socket, self.killed_for = pid, end, ""
+        self._finished_before = self.slot.child.finished
+        self.slot.parent.pid = pid
+        self.move(Event.DUE)
+
+    def has_started(self) -> bool:
+        """It has shown that its code runs. The slot's doing is the dead predecessor's until then."""
+        return self.doing != Doing.STARTING
+
+    def shows_job(self) -> bool:
+        return bool(self.slot.child.running)
+
+    def overdue(self, now: float) -> str:
+        """Why the child is to be killed now; empty if it is well. No limit holds while it finalizes."""
+        if self.phase is Phase.STARTING and not self.has_started():
+            late = now - self._since > self.limits.boot
+            return f"not ready within {self.limits.boot:g}s" if late else ""
+        child = self.slot.child
+        if self.doing is Doing.FINALIZING and child.running:
+            return ""
+        if self.doing is Doing.WORKING:  # its kernel kills it before this
+            late = now > child.deadline + self.limits.grace + 2
+            return "past its deadline" if late else ""
+        return f"not turning for {now - child.turned:.0f}s" if now > child.due + self.limits.turn else ""
+
+    def wake(self) -> None:
+        """Tell an idle child to look. A full socket holds a wake already."""
+        if self.socket is not None:
+            with suppress(OSError):
+                self.socket.send(b"w")
+
+    def signal(self, signo: int) -> None:
+        if self.pid:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signo)
+
+    def kill(self, why: str) -> None:
+        self.killed_for = why
+        self.signal(signal.SIGKILL)
+
+    def exited(self, exit_code: int, now: float) -> str:
+        """Note the end of the process; its cause where it counts as a death, else empty.
+
+        It counts unless it exits 0 with no job left in its slot: drained, or replaced after a timeout.
+        """
+        left_job = self.shows_job()
+        cause = self._cause(exit_code)
+        parent = self.slot.parent
+        parent.interrupted = cut(self._status(exit_code, cause, now), 256)
+        parent.pid = self.pid = 0
+        self.slot.child.doing = Doing.STARTING
+        if self.socket is not None:
+            self.socket.close()
+            self.socket = None
+        if self.slot.child.finished > self._finished_before or now - self._since > self.limits.spell:
+            self.deaths.clear()
+        died = exit_code != 0 or left_job
+        if died:
+            self.failed_once = True
+            self.deaths.append(now)
+            parent.cause = cut(cause, 128)
+        parent.deaths = len(self.deaths)
+        self.starts_at = parent.starts_at = restart_at(self.deaths) if died else now
+        self.move(Event.EXITED)
+        return cause if died else ""
+
+    def _cause(self, exit_code: int) -> str:
+        if self.killed_for:
+            return self.killed_for
+        if exit_code >= 0:
+            return f"exit {exit_code}"
+        name = signal.Signals(-exit_code).name
+        return f"{name} (out of memory?)" if exit_code == -signal.SIGKILL else name
+
+    def _status(self, exit_code: int, cause: str, now: float) -> str:
+        """The status for the row that the dead process ran: a timeout, where its kernel deadline had come."""
+        child = self.slot.child
+        if exit_code == -signal.SIGKILL and child.running and now >= child.deadline + self.limits.grace:
+            return statuses.timed_out(self.worker.job_timeout)
+        return statuses.interrupted(cause)

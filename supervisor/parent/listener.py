@@ -1,0 +1,105 @@
+"""The parent's ear: LISTEN on `jobs` wakes children, and on `jobs_control` tells of leases and other parents.
+
+LISTEN is a hint: every child polls as well. The connection is pinged when silent; lost, it is opened
+again within a second, and every child is woken once.
+"""
+
+import asyncio
+
+import psycopg
+
+from supervisor.lease import Sessions
+from supervisor.log import log
+from supervisor.parent.children import Children
+from supervisor.parent.helper import Helpers, ParentOutage
+from supervisor.parent.session import UNREACHABLE, Connection, Session
+from supervisor.scoreboard import Header
+from supervisor.worker import boottime
+
+_RETRY = 0.5  # seconds: parents are back within a second of the server, which the take-over rule relies on
+
+
+class Listener:
+    def __init__(self, session: Session, children: Children, helpers: Helpers, header: Header, ping: float) -> None:
+        self._session, self._children, self._header, self._ping = session, children, header, ping
+        self._outage = ParentOutage("LISTEN", helpers)
+        self._token = header.token.decode()
+        self._met = False  # a hello was heard since the last look
+
+    async def look(self) -> None:
+        """Note the other parents and the timeouts that sessions show; the first look dates the boot."""
+        [(now, names)] = await self._session.execute("sessions")
+        sessions = Sessions.read(now, names)
+        header = self._header
+        header.booted_at = header.booted_at or now
+        if self._met or sessions.parents - {self._token}:
+            header.met_at, self._met = now, False
+        for child in self._children.all:
+            shown = sessions.timeouts.get(child.queue, 0.0)
+            child.slot.parent.timeout = max(child.slot.parent.timeout, shown)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except UNREACHABLE as error:
+                self._session.drop()
+                if not self._header.deaf_since:
+                    self._header.deaf_since = boottime()
+                self._header.listening_since = 0.0
+                self._outage.failed(error)
+            await asyncio.sleep(_RETRY)
+
+    async def _listen(self) -> None:
+        """Hear until the connection is lost, which raises what UNREACHABLE lists."""
+        connection = await self._session.connection()
+        connection.add_notify_handler(self._heard)
+        await self._session.call(lambda c: c.execute("LISTEN jobs"))
+        await self._session.call(lambda c: c.execute("LISTEN jobs_control"))
+        await self._session.execute("say_hello", token=self._token)
+        await self.look()
+        self._header.listening_since, self._header.deaf_since = boottime(), 0.0
+        self._outage.over()
+        self._children.wake_all()  # for what was enqueued while nobody listened
+        while True:
+            if not await self._hear(connection):
+                await self.look()  # the ping
+
+    async def _hear(self, connection: Connection) -> bool:
+        """Wait for the server to say something, and act on it; False after `ping` seconds of silence."""
+        self._take(connection)  # what came along with an earlier answer is in the buffer, and wakes no wait
+        loop = asyncio.get_running_loop()
+        spoken = asyncio.Event()
+        descriptor = connection.fileno()
+        loop.add_reader(descriptor, spoken.set)
+        try:
+            async with asyncio.timeout(self._ping):
+                await spoken.wait()
+        except TimeoutError:
+            return False
+        finally:
+            loop.remove_reader(descriptor)
+        connection.pgconn.consume_input()  # raises OperationalError when the server is gone
+        self._take(connection)
+        if self._met:
+            await self.look()
+        return True
+
+    def _take(self, connection: Connection) -> None:
+        while notify := connection.pgconn.notifies():
+            self._act(notify.relname.decode(), notify.extra.decode("utf-8", "replace"))
+
+    def _heard(self, notify: psycopg.Notify) -> None:
+        """A notification that arrived with the answer to a query."""
+        self._act(notify.channel, notify.payload)
+
+    def _act(self, channel: str, payload: str) -> None:
+        if channel == "jobs":
+            self._children.wake(payload)
+            return
+        word, _, rest = payload.partition(" ")
+        if word == "released":
+            self._children.wake_standby(rest)
+        elif word == "hello" and rest != self._token:
+            self._met = True
+            log.info("another parent is here: %s", rest)

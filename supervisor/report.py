@@ -1,0 +1,97 @@
+"""Faults: each is one log line and one Sentry event, tagged queue, job and id.
+
+One run of failures is one event (Outage). Log records never become events by themselves.
+In a child; the parent reports through a helper, since the SDK starts a thread at the first event.
+"""
+
+import time
+from collections.abc import Mapping
+
+import sentry_sdk
+from sentry_sdk.integrations.logging import LoggingIntegration
+
+from supervisor.log import log
+
+FLUSH_LIMIT = 2.0  # seconds that a process waits for its events to leave
+_QUIET = 60.0  # seconds without waiting, after an ingest did not take an event in time
+
+_skip_flush_until = 0.0
+
+
+def start(dsn: str | None) -> None:
+    """Set the SDK up; with no DSN its calls do nothing. It starts no thread before the first event."""
+    if not dsn:
+        return
+    sentry_sdk.init(
+        dsn=dsn,
+        integrations=[LoggingIntegration(level=None, event_level=None)],
+        auto_enabling_integrations=False,
+        auto_session_tracking=False,
+        include_local_variables=False,  # a stack's variables hold tokens and answers
+        send_default_pii=False,
+        max_request_body_size="never",
+    )
+
+
+def fault(text: str, error: BaseException | None = None, *, queue: str = "", job: str = "", id: int = 0) -> None:
+    """Log `text` and send one event: of `error` with its stack, or of the text.
+
+    Waits up to FLUSH_LIMIT for the event to leave, so that it arrives also if the process dies next;
+    not for a minute after an ingest that did not take one in time.
+    """
+    log.error("%s", " ".join(text.split()))
+    capture(text, error, {"queue": queue, "job": job, "id": str(id) if id else ""})
+    flush()
+
+
+def enabled() -> bool:
+    """Whether events are sent anywhere."""
+    return sentry_sdk.is_initialized()
+
+
+def capture(text: str, error: BaseException | None, tags: Mapping[str, str]) -> None:
+    """Hand one event to the SDK, without waiting."""
+    if not enabled():
+        return
+    with sentry_sdk.new_scope() as scope:
+        for key, value in tags.items():
+            if value:
+                scope.set_tag(key, value)
+        if error is None:
+            scope.capture_message(text, level="error")
+        else:
+            scope.set_extra("fault", text)
+            scope.capture_exception(error)
+
+
+def flush(limit: float = FLUSH_LIMIT) -> None:
+    """Wait for this process's events to leave, `limit` seconds at most."""
+    global _skip_flush_until
+    if not enabled() or time.monotonic() < _skip_flush_until:
+        return
+    began = time.monotonic()
+    sentry_sdk.flush(timeout=limit)
+    if time.monotonic() - began >= limit:
+        _skip_flush_until = time.monotonic() + _QUIET
+
+
+class Outage:
+    """One run of failures of one thing: the first is reported, the end is logged with its length."""
+
+    def __init__(self, what: str, *, queue: str = "") -> None:
+        self.what, self.queue = what, queue
+        self.since: float | None = None
+
+    def failed(self, error: BaseException) -> None:
+        if self.since is None:
+            self.since = time.monotonic()
+            text = " ".join(str(error).split()) or type(error).__name__
+            self.tell(f"{self.what}: {text}", error)
+
+    def tell(self, text: str, error: BaseException) -> None:
+        fault(text, error, queue=self.queue)
+
+    def over(self) -> None:
+        if self.since is not None:
+            log.info("%s: over after %.1f s", self.what, time.monotonic() - self.since)
+            self.since = None

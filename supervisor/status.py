@@ -1,0 +1,79 @@
+"""The status text of a row: each prefix is built here, and read back here, in Python and in SQL.
+
+A row is `pending`, then `started`, then for good: `ok` or any unprefixed text; `fail: ...` (ran; a
+negative answer that a retry does not change); `skip: ...` (nothing to attempt); `err: ...` (a fault:
+the handler raised, or its process ended).
+"""
+
+PENDING = "pending"
+STARTED = "started"
+OUTCOMES = ("pending", "started", "ok", "fail", "skip", "err")
+LONGEST = 2_000  # characters of a status
+UNSTORABLE = "err: the status text could not be stored"  # the fixed ASCII fallback
+
+
+def fail(text: str) -> str:
+    """`fail: text`: the job ran, and the answer is a no that a retry does not change."""
+    return f"fail: {text}"
+
+
+def skip(text: str) -> str:
+    """`skip: text`: there was nothing to attempt."""
+    return f"skip: {text}"
+
+
+def err(text: str) -> str:
+    """`err: text`: a fault. The engine's own; a handler raises instead."""
+    return f"err: {text}"
+
+
+def interrupted(cause: str = "") -> str:
+    """The status of a job whose process ended before the job did."""
+    return err(f"interrupted: {cause}" if cause else "interrupted")
+
+
+def timed_out(seconds: float) -> str:
+    """The status of a job that reached its deadline, `seconds` after its claim."""
+    return err(f"timeout after {seconds:g}s")
+
+
+def outcome(status: str) -> str:
+    """One of OUTCOMES: the word before the colon, the status itself while not final, else `ok`."""
+    if status in (PENDING, STARTED):
+        return status
+    head, colon, _ = status.partition(":")
+    return head if colon and head in ("fail", "skip", "err") else "ok"
+
+
+# The same function as an SQL expression over a column named status.
+OUTCOME_SQL = (
+    "CASE WHEN status IN ('pending', 'started') THEN status"
+    " WHEN status ~ '^(fail|skip|err):' THEN split_part(status, ':', 1) ELSE 'ok' END"
+)
+
+
+def storable(text: str) -> str:
+    """`text` as Postgres can hold it: no NUL, no lone surrogate, LONGEST characters with a mark at a cut."""
+    if len(text) > LONGEST:  # cut first: the text may be 50 MB
+        text = text[: LONGEST - 1] + "…"
+    return text.replace("\0", "�").encode("utf-8", "replace").decode()
+
+
+def of_answer(answer: object) -> str:
+    """The status for what a handler returned: its text, or an err where that is no final status."""
+    if not isinstance(answer, str):
+        return err(f"handler returned {type(answer).__name__}, not a status text")
+    if not answer.strip():
+        return err("handler returned an empty text")
+    if answer in (PENDING, STARTED) or outcome(answer) == "err":
+        return err(f"handler returned {answer[:200]!r}; it raises for a fault")
+    return answer
+
+
+def of_error(error: BaseException) -> str:
+    """`err: ` and the exception's message, or its type's name where the message is empty or fails."""
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - a handler's exception may fail to print itself
+        message = ""
+    return err(message if message.strip() else type(error).__name__)
