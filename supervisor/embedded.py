@@ -398,7 +398,7 @@ def _open_socket_directory(cluster: Cluster) -> None:
 def _last_error(server_log: Path, offset: int) -> str:
     lines = server_log.read_bytes()[offset:].decode(errors="replace").splitlines()
     # A server that is still starting tells us so at each of our tries, at level FATAL.
-    serious = re.compile(r"(?:FATAL|PANIC|ERROR|error):\s+(?!the database system is )(.+)")
+    serious = re.compile(r"(?:FATAL|PANIC|ERROR|error):\s+(?!\s|the database system is )(.+)")
     errors = [found[1] for line in lines if (found := serious.search(line))]
     return errors[-1] if errors else f"it ended after saying {''.join(lines[-1:])!r}"
 

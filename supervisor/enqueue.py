@@ -35,7 +35,8 @@ def insert(
     """Enqueue one job; its id, or 0 where the same job is already pending or started (of a deduped name).
 
     On a connection it is part of the caller's transaction, which a 0 leaves usable; a DB commits it. A rival
-    that has not committed yet is waited for. `callsite` is the caller's file and line unless given.
+    that has not committed yet is waited for (at REPEATABLE READ and above, one that the snapshot does not show
+    is a SerializationFailure). `callsite` is the caller's file and line unless given.
 
     Raises BadArgs and ValueError before the database is asked, psycopg.Error after.
     """
@@ -100,10 +101,10 @@ def _lent(db: DB | psycopg.Connection[Any]) -> AbstractContextManager[psycopg.Co
 
 
 def _word(text: str, what: str, longest: int) -> str:
-    """`text`, if it can be a queue's or a job's name, as a plain str: psycopg stores an Enum by its member's name."""
+    """`text`, if it can be a queue's or a job's name; ValueError otherwise."""
     try:
         if 0 < len(text.encode()) <= longest and "\0" not in text:
-            return str.__str__(text)
+            return text
     except (AttributeError, TypeError, UnicodeEncodeError):
         pass
     raise ValueError(f"{what} must be text of 1 to {longest} bytes, without NUL or lone surrogate: {text!r:.60}")

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 from collections.abc import Mapping
 from typing import Literal
@@ -10,19 +11,19 @@ log = logging.getLogger("paceline")
 
 Format = Literal["text", "json"]
 
+_BARE = re.compile(r'[^\s"=\\\x00-\x1f\x7f]+')  # a text that needs no quotes
+
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        line = f"{stamp}.{int(record.msecs):03d}Z {record.levelname} {record.getMessage()}"
+        line = f"{_stamp(record)} {record.levelname} {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         fields: dict[str, object] = {
-            "time": f"{stamp}.{int(record.msecs):03d}Z",
+            "time": _stamp(record),
             "level": record.levelname,
             "message": record.getMessage(),
             **getattr(record, "fields", {}),
@@ -30,6 +31,11 @@ class _Json(logging.Formatter):
         if record.exc_info:
             fields["stack"] = self.formatException(record.exc_info)
         return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+def _stamp(record: logging.LogRecord) -> str:
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{seconds}.{int(record.msecs):03d}Z"
 
 
 def start(format: Format) -> None:
@@ -43,21 +49,15 @@ def start(format: Format) -> None:
     log.setLevel(logging.INFO)
 
 
-def _shown(value: object) -> str:
+def _shown(key: str, value: object) -> str:
     if isinstance(value, float):
         return f"{value:.2f}s"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) and not _bare(value) else str(value)
-
-
-def _bare(value: str) -> bool:
-    return bool(value) and not any(c.isspace() or c in '"=\\' or not c.isprintable() for c in value)
+    if isinstance(value, str) and (key == "status" or not _BARE.fullmatch(value)):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
 
 
 def fields(pairs: Mapping[str, object], *, level: int = logging.INFO) -> None:
     """One line of `key=value`, keys in the order given; floats are seconds. In JSON, keys of the object."""
-    quoted = {"status"}
-    text = " ".join(
-        f"{key}={json.dumps(value, ensure_ascii=False) if key in quoted else _shown(value)}"
-        for key, value in pairs.items()
-    )
+    text = " ".join([f"{key}={_shown(key, value)}" for key, value in pairs.items()])
     log.log(level, "%s", text, extra={"fields": pairs})

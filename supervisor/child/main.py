@@ -90,7 +90,8 @@ class Child:
             except psycopg.Error as error:
                 self.lost(error)
         self.show(Doing.STOPPING, "stopping")
-        self.slot.rest(0.0, "", paused=False)  # a person's stop ends a pause; a crash does not
+        if self.process.stop:
+            self.slot.rest(0.0, "", paused=False)  # a person's stop ends a pause; a crash does not
         try:
             self.session.release()
         except psycopg.Error:
@@ -108,7 +109,7 @@ class Child:
             return
         self.slot.part.backend = self.session.connection.info.backend_pid
         self.recovered()
-        if id := self.settling.settle(self.wait_for_others):
+        while id := self.settling.settle(self.wait_for_others):
             self.run_again(id)
         self.keep_the_rate()
         while self.session.leased and not self.done():

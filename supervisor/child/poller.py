@@ -168,6 +168,7 @@ class Poller:
         but a data error is tried until the database answers, one event for all.
         """
         status = result.status
+        following = following if self.session.leased else 0  # a claim can only happen under the lease
         self.slot.mean_to_claim(following)
         for tries in range(1 << 62):
             sent = boottime()

@@ -26,7 +26,7 @@ class Process:
         # The C-level handler writes here, so that a signal that arrives just before the wait ends the wait.
         self._signalled, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakeup_fd = write_end
-        self._guarded = [(fd, os.fstat(fd).st_ino) for fd in (2, parent.fileno(), self._signalled, write_end)]
+        self._guarded = [(fd, inode_of(fd)) for fd in (2, parent.fileno(), self._signalled, write_end)]
         parent.setblocking(False)
         self.stand()
 

@@ -194,7 +194,10 @@ class Children:
                 past_deadline = now > child.slot.child.deadline + limits.grace
                 if timeout is not None and draining > timeout:
                     why = f"drain timeout of {timeout:g}s"
-                elif not child.shows_job() and now - max(self._drain_since or now, child.slot.child.turned) > limits.drain_idle:
+                elif (
+                    not child.shows_job()
+                    and now - max(self._drain_since or now, child.slot.child.turned) > limits.drain_idle
+                ):
                     why = "no job, and no exit within a second of the drain"
                 elif child.shows_job() and past_deadline:
                     why = "past its deadline in a drain"
