@@ -59,17 +59,18 @@ def _plain(value: Any, path: _Path, depth: int) -> Any:
         if not -_TOO_BIG < value < _TOO_BIG:
             raise _bad(path, f"an int of more than {_LONGEST_INT} digits cannot be read back")
         return value
-    # A Decimal is stored as a text, NaN too; refused all the same: it is the caller's mistake in any type.
+    # A Decimal would be stored as a text, "NaN" too; refused like a float's, since both come of the same mistake.
     if (kind is float and not math.isfinite(value)) or (kind is Decimal and not value.is_finite()):
         raise _bad(path, f"{Decimal(value)} is not JSON")
     if kind is float:
         return value
-    parts = _parts(value, path)
+    parts = _parts(value)
     if parts is None:
         try:
-            return _plain(msgspec.to_builtins(value), path, depth)
+            scalar = msgspec.to_builtins(value)
         except TypeError:
             raise _bad(path, f"{kind.__name__} has no JSON form") from None
+        return _plain(scalar, path, depth)
     if depth == DEEPEST:
         raise _bad(path, f"more than {DEEPEST} levels")
     if not isinstance(parts, Mapping):
@@ -85,15 +86,12 @@ def _plain(value: Any, path: _Path, depth: int) -> Any:
     return members
 
 
-def _parts(value: Any, path: _Path) -> Mapping[Any, Any] | Iterable[Any] | None:
+def _parts(value: Any) -> Mapping[Any, Any] | Iterable[Any] | None:
     """The parts of a value: a mapping for an object, another iterable for an array, None for a scalar."""
     if isinstance(value, _WHOLES):
         return value
     if isinstance(value, Struct):
-        try:
-            return _fields_set(value)
-        except NameError as error:  # msgspec reads defaults and annotations together
-            raise _bad(path, f"an annotation of {type(value).__name__} cannot be resolved: {error}") from None
+        return _fields_set(value)
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
     elif attributes := getattr(type(value), "__attrs_attrs__", None):

@@ -312,9 +312,9 @@ def _launch(
     command = [str(programs / "postgres"), "-D", str(cluster.data)]
     command += [f"--{name}={value}" for name, value in options.items()]
     orders = [str(cluster.home), str(cluster.socket), command, cluster.account.switch, lock, delete]
-    # Isolated (-I), or this file's directory would come first on its sys.path. In a session of its own, so that
-    # neither Ctrl-C in a terminal nor its closing reaches it or the server.
-    keeper = [sys.executable, "-I", __file__, json.dumps(orders)]
+    # -P, or this file's directory would come first on its sys.path. In a session of its own, so that neither Ctrl-C
+    # in a terminal nor its closing reaches it or the server.
+    keeper = [sys.executable, "-P", __file__, json.dumps(orders)]
     _run(keeper, lock, output, start_new_session=True)
     return True
 
@@ -367,9 +367,10 @@ def _run(command: Sequence[str], lock: int, output: BinaryIO, **more: Any) -> bo
 
 
 def _check_version(programs: Path, data: Path) -> None:
-    told = subprocess.run([programs / "postgres", "--version"], check=False, capture_output=True, text=True).stdout
-    have = re.sub(r".*?(\d+).*", r"\1", told.strip())
-    made = (data / "PG_VERSION").read_text().strip()
+    asked = subprocess.run([programs / "postgres", "--version"], check=False, capture_output=True, text=True)
+    if not (told := re.search(r"\d+", asked.stdout)):
+        raise _cannot(asked.stderr.strip() or f"{programs / 'postgres'} does not run here")
+    made, have = (data / "PG_VERSION").read_text().strip(), told[0]
     if made != have:
         way_out = "take its rows out with that version, or remove it and lose them"
         raise _cannot(f"{data} was made by Postgres {made} and this one is {have}: {way_out}")

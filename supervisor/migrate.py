@@ -430,9 +430,9 @@ def _literals(expression: str) -> list[str]:
 
 
 def _skeleton(expression: str) -> str:
-    bare = re.sub(r"::[a-z ]+(\[\])?", "", _LITERAL.sub("?", expression))
-    bare = re.sub(r" IN \(| = ANY \(+ARRAY\[", " = ", bare.replace(" LIKE ", " ~~ "))
-    return re.sub(r"(\?, )+\?", "?", re.sub(r"[()\[\]]", "", bare)).strip()
+    words = " ".join(re.sub(r"::[a-z ]+|[][(),]", " ", _LITERAL.sub(" ? ", expression)).split())
+    words = words.replace("= ANY ARRAY", "=").replace(" IN ", " = ").replace(" LIKE ", " ~~ ")
+    return re.sub(r"\?( \?)+", "?", words)
 
 
 def _alike(one: Index, other: Index, *, but_literals: bool = False) -> bool:

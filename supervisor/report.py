@@ -15,7 +15,11 @@ from supervisor.log import log
 FLUSH_LIMIT = 2.0  # seconds that a process waits for its events to leave
 _QUIET = 60.0  # seconds without waiting, after an ingest did not take an event in time
 
-_skip_flush_until = 0.0
+
+class _Ingest:
+    """What this process has seen of where its events go."""
+
+    slow_until = 0.0  # on time.monotonic()
 
 
 def start(dsn: str | None) -> None:
@@ -66,13 +70,12 @@ def capture(text: str, error: BaseException | None, tags: Mapping[str, str]) -> 
 
 def flush(limit: float = FLUSH_LIMIT) -> None:
     """Wait for this process's events to leave, `limit` seconds at most."""
-    global _skip_flush_until
-    if not enabled() or time.monotonic() < _skip_flush_until:
+    if not enabled() or time.monotonic() < _Ingest.slow_until:
         return
     began = time.monotonic()
     sentry_sdk.flush(timeout=limit)
     if time.monotonic() - began >= limit:
-        _skip_flush_until = time.monotonic() + _QUIET
+        _Ingest.slow_until = time.monotonic() + _QUIET
 
 
 class Outage:

@@ -23,6 +23,14 @@ class Event(Enum):
     DRAIN = auto()  # no further start
 
 
+class Ended(Enum):
+    """What the end of a process means."""
+
+    REPLACED = auto()  # drained, restarted by a person, or after a timeout that it recorded itself
+    DEADLINE = auto()  # the kernel enforced its job's deadline: the job's fault, no death for the backoff
+    DEATH = auto()
+
+
 # A move that is not here is a bug.
 MOVES = {
     (Phase.BACKOFF, Event.DUE): Phase.STARTING,
@@ -112,31 +120,32 @@ class ChildProcess:
         self.killed_for = why
         self.signal(signal.SIGKILL)
 
-    def exited(self, exit_code: int, now: float) -> str:
-        """Note the end of the process; its cause where it counts as a death, else empty.
-
-        It counts unless it exits 0 with no job left in its slot: drained, or replaced after a timeout.
-        """
-        left_job = self.shows_job()
-        cause = self._cause(exit_code)
-        parent = self.slot.parent
-        parent.interrupted = cut(self._status(exit_code, cause, now), 256)
+    def exited(self, exit_code: int, now: float) -> Ended:
+        """Note the end of the process: a death, unless it exits 0 with no job left in its slot."""
+        child, parent = self.slot.child, self.slot.parent
+        cause, status = self._cause(exit_code), ""
+        if exit_code == -signal.SIGKILL and child.running and now >= child.deadline + self.limits.grace:
+            ended = Ended.DEADLINE
+            status = statuses.timed_out(self.worker.job_timeout)
+        else:
+            ended = Ended.DEATH if exit_code != 0 or self.shows_job() else Ended.REPLACED
+            status = statuses.interrupted(cause)
+        parent.interrupted = cut(status, 256)
         parent.pid = self.pid = 0
-        self.slot.child.doing = Doing.STARTING
+        child.doing = Doing.STARTING
         if self.socket is not None:
             self.socket.close()
             self.socket = None
-        if self.slot.child.finished > self._finished_before or now - self._since > self.limits.spell:
+        if child.finished > self._finished_before or now - self._since > self.limits.spell:
             self.deaths.clear()
-        died = exit_code != 0 or left_job
-        if died:
+        if ended is Ended.DEATH:
             self.failed_once = True
             self.deaths.append(now)
             parent.cause = cut(cause, 128)
         parent.deaths = len(self.deaths)
-        self.starts_at = parent.starts_at = restart_at(self.deaths) if died else now
+        self.starts_at = parent.starts_at = restart_at(self.deaths) if ended is Ended.DEATH else now
         self.move(Event.EXITED)
-        return cause if died else ""
+        return ended
 
     def _cause(self, exit_code: int) -> str:
         if self.killed_for:
@@ -145,10 +154,3 @@ class ChildProcess:
             return f"exit {exit_code}"
         name = signal.Signals(-exit_code).name
         return f"{name} (out of memory?)" if exit_code == -signal.SIGKILL else name
-
-    def _status(self, exit_code: int, cause: str, now: float) -> str:
-        """The status for the row that the dead process ran: a timeout, where its kernel deadline had come."""
-        child = self.slot.child
-        if exit_code == -signal.SIGKILL and child.running and now >= child.deadline + self.limits.grace:
-            return statuses.timed_out(self.worker.job_timeout)
-        return statuses.interrupted(cause)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from supervisor.child.main import Given, main
 from supervisor.config import Settings
 from supervisor.log import log
-from supervisor.parent.child_process import ChildProcess, Event
+from supervisor.parent.child_process import ChildProcess, Ended, Event
 from supervisor.parent.forking import Forker
 from supervisor.parent.helper import Helpers
 from supervisor.scoreboard import Doing, Phase, Scoreboard
@@ -122,22 +122,25 @@ class Children:
         job = child.slot.child.running
         if child.socket is not None:
             asyncio.get_running_loop().remove_reader(child.socket)
-        cause = child.exited(exit_code, boottime())
-        draining = child.phase is Phase.STOPPED
-        if cause:
-            text = f"queue {child.queue}: process ended: {cause}"
-            if len(child.deaths) == 1:  # one event for a streak
-                self._helpers.report(
-                    text,
-                    queue=child.queue,
-                    job=child.slot.child.name.decode() if job else "",
-                    id=str(job) if job else "",
-                )
-            else:
-                log.error("%s (%d deaths)", text, len(child.deaths))
-        elif not draining:
-            log.info("queue %s: process finished, replaced", child.queue)
+        ended = child.exited(exit_code, boottime())
+        if ended is Ended.REPLACED:
+            if child.phase is not Phase.STOPPED:
+                log.info("queue %s: process finished, replaced", child.queue)
+        else:
+            self._tell_of(child, ended, job)
         self.look()
+
+    def _tell_of(self, child: ChildProcess, ended: Ended, job: int) -> None:
+        """One event for each job that reached its deadline so, and one for a streak of deaths."""
+        if ended is Ended.DEADLINE:
+            text = f"queue {child.queue}: process killed at its job's deadline and grace"
+        else:
+            text = f"queue {child.queue}: process ended: {child.slot.parent.cause.decode()}"
+        if ended is Ended.DEATH and len(child.deaths) > 1:
+            log.error("%s (%d deaths)", text, len(child.deaths))
+            return
+        name = child.slot.child.name.decode() if job else ""
+        self._helpers.report(text, queue=child.queue, job=name, id=str(job) if job else "")
 
     def _start_due(self, now: float) -> None:
         for child in self.all:
