@@ -5,6 +5,7 @@ Knows nothing of the database: dispatch() takes a Claimed and gives a Result.
 
 import asyncio
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,7 @@ class Execution:
 
     def __init__(self, worker: Worker, deadline: Deadline) -> None:
         self.worker, self.deadline = worker, deadline
+        self._pid = os.getpid()
         self._decoders: dict[str, Callable[[str], Any]] = {}
 
     def dispatch(self, claimed: Claimed) -> Result:
@@ -72,6 +74,8 @@ class Execution:
                 self.deadline.in_handler = False
         except BaseException as raised:  # noqa: BLE001 - the edge: JobTimeout, SystemExit and all
             error = raised
+        if os.getpid() != self._pid:
+            os._exit(0)  # a fork that the handler made and that returned from it: it must not go on as a second poller
         self.deadline.disarm()
         return self._result(answer, error, boottime() - began)
 

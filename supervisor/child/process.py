@@ -22,7 +22,6 @@ class Process:
     def __init__(self, parent: socket.socket, deadline: Deadline) -> None:
         self.stop = False
         self._parent, self._deadline = parent, deadline
-        self._pid = os.getpid()
         # The C-level handler writes here, so that a signal that arrives just before the wait ends the wait.
         self._signalled, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakeup_fd = write_end
@@ -44,16 +43,13 @@ class Process:
     def after_handler(self, session: int, session_inode: int) -> None:
         """Undo what a job's handler may have done to this process, or leave it.
 
-        A process that a handler forked and that returned from it ends here: it must not go on as a second
-        poller. Where the handler closed our descriptors, their numbers may by now be other files': nothing
-        can be written safely, so the replacement ends the row, from the slot.
+        Where the handler closed our descriptors, their numbers may by now be other files': nothing can be
+        written safely, so the replacement ends the row, from the slot.
         """
-        if os.getpid() != self._pid:
-            os._exit(0)
-        self.stand()
         for fd, inode in (*self._guarded, (session, session_inode)):
             if fd >= 0 and inode_of(fd) != inode:
                 os._exit(EXIT_DESCRIPTORS)
+        self.stand()
 
     def empty_socket(self) -> bool:
         """Take the wakes that have arrived; whether there were any. Ends the process when the parent is gone."""

@@ -1,0 +1,26 @@
+"""`paceline run` with smaller limits, for what would take minutes: a program for `run_supervisor(python=...)`."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from supervisor import log
+from supervisor.config import Limits, Settings, load_registry
+from supervisor.parent import supervisor
+
+
+def program(directory: Path, **limits: float) -> str:
+    """The path of a program that is called as an interpreter is, `-m supervisor run QUEUE...`, and has these limits."""
+    file = directory / "limited"
+    file.write_text(f"#!{sys.executable}\nfrom tests.support.run_limited import main\nmain({limits})\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def main(limits: Mapping[str, float]) -> None:
+    queues = tuple(sys.argv[4:])
+    url, registry = os.environ["DATABASE_URL"], os.environ["PACELINE_REGISTRY"]
+    log.start("text")
+    settings = Settings(url=url, registry=registry, queues=queues, limits=Limits(**dict(limits)))  # type: ignore[arg-type]
+    sys.exit(supervisor.run(settings, load_registry(registry, url).only(queues)))
