@@ -41,7 +41,7 @@ def database_url(arguments: Namespace, *, make: bool) -> str:
         raise UsageError(
             "no database: set DATABASE_URL, or use `paceline run` or `migrate` once to make an embedded one"
         )
-    return embedded.start(home)
+    return embedded.start(home, settings={"max_connections": "300"})  # forty queues, and their handlers' own
 
 
 def connect(arguments: Namespace) -> psycopg.Connection[Any]:

@@ -11,10 +11,9 @@ A cluster's home holds:
     users.lock    a shared flock of every process that called start(): the kernel drops it, however the process ends
     server.lock   an flock of whoever makes or runs the server: starter, initdb, keeper and every backend
 
-This file is also the keeper's program: nothing from outside the standard library is imported at the top.
+The server is run and stopped by a keeper, a process of its own: embedded_keeper.py.
 """
 
-import ctypes
 import fcntl
 import hashlib
 import importlib.util
@@ -24,7 +23,6 @@ import os
 import pwd
 import re
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -36,25 +34,23 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote
 
+import psycopg
+
+from supervisor.embedded_keeper import ENVIRONMENT, is_open_on, lock_alone, open_lock
+from supervisor.embedded_keeper import __file__ as keeper_file
+from supervisor.errors import PacelineError
+
 SHARED = Path("/var/lib/paceline")  # root's only: what the server's account cannot reach in its own place
 PORT = 5432  # it only names the socket; always said, because PGPORT changes the default of server and client
 SOCKET_PATH_LIMIT = 107  # bytes, unix(7): sun_path less its NUL
 START_LIMIT = 120.0  # seconds; a recovery after a crash may take a while
-ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}  # the server needs no more, least of all our PGOPTIONS and secrets
 NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}  # commits stay synchronous: a killed server loses no row
-
-# The keeper's
-LOOK = 0.25  # seconds between its looks at users.lock
-ASKED_TO_STOP = {signal.SIGTERM, signal.SIGINT}
-STOP = ((0.0, signal.SIGINT), (60.0, signal.SIGQUIT), (75.0, signal.SIGKILL))  # Postgres's fast, immediate; and dead
-HURRIED_STOP = ((0.0, signal.SIGQUIT), (15.0, signal.SIGKILL))  # for a cluster that nobody will read again
-PR_SET_PDEATHSIG = 1  # prctl(2)
 
 log = logging.getLogger("paceline")
 _held: set[int] = set()
 
 
-class EmbeddedError(Exception):
+class EmbeddedError(PacelineError):
     """The embedded Postgres cannot be had. The message is one line and says what to do."""
 
 
@@ -229,33 +225,16 @@ def _enter(home: Path) -> int:
     """A descriptor with a user's lock: one that a fork, a re-exec or an earlier start left to us, or a new one."""
     path = home / "users.lock"
     for entry in Path("/proc/self/fd").iterdir():
-        if _is_open_on(int(entry.name), path):
+        if is_open_on(int(entry.name), path):
             os.set_inheritable(int(entry.name), False)
             return int(entry.name)
     while True:
         _make(home)
-        users = _open_lock(path)
+        users = open_lock(path)
         fcntl.flock(users, fcntl.LOCK_SH)  # waits while a keeper stops its server
-        if _is_open_on(users, path):
+        if is_open_on(users, path):
             return users
         os.close(users)  # that keeper removed the home
-
-
-def _is_open_on(descriptor: int, path: Path) -> bool:
-    with suppress(OSError):
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    return False
-
-
-def _open_lock(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-
-
-def _lock_alone(descriptor: int) -> bool:
-    with suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
 
 
 # From nothing to a server that answers
@@ -267,9 +246,9 @@ def _bring_up(cluster: Cluster, package: Path, settings: Mapping[str, str], dele
     with (cluster.home / "server.log").open("ab") as output:
         said_before = output.tell()
         while trouble := _trouble(cluster.uri):
-            lock = _open_lock(cluster.home / "server.lock")
+            lock = open_lock(cluster.home / "server.lock")
             try:
-                if _lock_alone(lock):  # nobody is making a server here, and no process of an earlier one is left
+                if lock_alone(lock):  # nobody is making a server here, and no process of an earlier one is left
                     if launched or not _launch(cluster, package, settings, delete, lock, output):
                         raise _cannot(f"{_last_error(Path(output.name), said_before)} (see {output.name})")
                     launched = True
@@ -282,8 +261,6 @@ def _bring_up(cluster: Cluster, package: Path, settings: Mapping[str, str], dele
 
 def _trouble(uri: str) -> str:
     """Why the server does not answer; empty when it does."""
-    import psycopg  # not at the top: the keeper has no use for it
-
     try:
         psycopg.connect(uri, connect_timeout=5).close()
     except psycopg.OperationalError as error:
@@ -314,7 +291,7 @@ def _launch(
     orders = [str(cluster.home), str(cluster.socket), command, cluster.account.switch, lock, delete]
     # -P, or this file's directory would come first on its sys.path. In a session of its own, so that neither Ctrl-C
     # in a terminal nor its closing reaches it or the server.
-    keeper = [sys.executable, "-P", __file__, json.dumps(orders)]
+    keeper = [sys.executable, "-P", keeper_file, json.dumps(orders)]
     _run(keeper, lock, output, start_new_session=True)
     return True
 
@@ -407,70 +384,3 @@ def _last_error(server_log: Path, offset: int) -> str:
 def _cannot(reason: str) -> EmbeddedError:
     line = " ".join(reason.splitlines())
     return EmbeddedError(f"the embedded Postgres cannot start: {line}. To use another server, set DATABASE_URL")
-
-
-# The keeper
-
-
-def _keep(home: Path, socket: Path, command: list[str], switch: dict[str, Any], lock: int, delete: bool) -> None:
-    """The keeper's whole life: run a server, stop it when its last user is gone, clear away."""
-    if os.fork():
-        os._exit(0)  # an orphan is no child of the application, which then need neither know nor reap it
-    with suppress(ImportError):
-        from setproctitle import setproctitle
-
-        setproctitle(f"paceline-postgres keeper {home}")
-    users = _open_lock(home / "users.lock")
-    _see_it_end(_serve(command, switch, lock), users, HURRIED_STOP if delete else STOP)
-    shutil.rmtree(socket, ignore_errors=True)
-    os.close(lock)
-    if delete:
-        fcntl.flock(users, fcntl.LOCK_EX)  # until then a user may start a killed server again, with its rows
-        _remove(home, users)
-
-
-def _remove(home: Path, users: int) -> None:
-    """Remove the home that USERS is the lock of: all of it at once, as seen by one who would make the next."""
-    if _is_open_on(users, home / "users.lock"):
-        with suppress(OSError):
-            shutil.rmtree(home.rename(home.with_name(f"{home.name}.{os.getpid()}")))
-
-
-def _serve(command: list[str], switch: dict[str, Any], lock: int) -> subprocess.Popen[bytes]:
-    keeper, prctl = os.getpid(), ctypes.CDLL(None).prctl
-
-    def end_with_the_keeper() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGINT)  # for without a keeper nobody would stop it
-        if os.getppid() != keeper:
-            os._exit(1)
-
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        cwd="/",  # the account may be barred from another, and an unmount must not wait for us
-        env=ENVIRONMENT,
-        pass_fds=[lock],
-        preexec_fn=end_with_the_keeper,  # noqa: PLW1509 -- its danger is threads, and the keeper has none
-        **switch,
-    )
-
-
-def _see_it_end(server: subprocess.Popen[bytes], users: int, stop: Sequence[tuple[float, signal.Signals]]) -> None:
-    """Return when the server has ended. The users' lock is looked at, not waited for: that would take a thread."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGCHLD, *ASKED_TO_STOP})
-    steps = list(stop)
-    stopping: float | None = None
-    while server.poll() is None:
-        heard = signal.sigtimedwait({signal.SIGCHLD, *ASKED_TO_STOP}, LOOK)
-        if stopping is None and ((heard and heard.si_signo in ASKED_TO_STOP) or _lock_alone(users)):
-            stopping = time.monotonic()
-        while stopping is not None and steps and time.monotonic() - stopping >= steps[0][0]:
-            server.send_signal(signal.SIGCONT)  # a frozen one would not hear
-            server.send_signal(steps.pop(0)[1])
-    signal.pthread_sigmask(signal.SIG_SETMASK, set())
-
-
-if __name__ == "__main__":
-    its_home, its_socket, *rest = json.loads(sys.argv[1])
-    _keep(Path(its_home), Path(its_socket), *rest)
