@@ -6,8 +6,6 @@ Nothing here may stop a service that is at work, so there are two ways to change
   but no writer waits for it meanwhile. So it has no lock_timeout.
 - Under a lock on the table, for the moment that a trigger or a constraint takes. Whoever comes while we wait
   for the lock queues behind us, so that wait is short, and the error names who was in the way.
-
-Where there is nothing to do, no lock above ACCESS SHARE is asked for.
 """
 
 import re
@@ -31,7 +29,7 @@ from supervisor.sql import statement
 OLDEST_SERVER = 14
 LOCK_TIMEOUT = 5  # seconds
 TURN_TIMEOUT = 600  # seconds to wait for another migrate
-ROWS_NAMED = 10  # of those that stand in an index's way
+AGAIN = "run `paceline migrate` again"
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -59,18 +57,17 @@ class Facts(msgspec.Struct, frozen=True):
     checks: list[str]  # names of CHECK constraints
     notify: str | None  # the body of the function behind the trigger; None where the trigger does not work
 
+    @property
+    def has_key(self) -> bool:
+        return any(index.valid and _alike(index, ID) for index in self.indexes.values())
 
-# The type of section 3's table first, then what an adopted table may have instead.
+
+# pg_type names: that of a new table first, then what an adopted one may have instead.
 COLUMNS = {
     "id": ("int8", "int4"),
-    "queue": ("text", "varchar"),
-    "name": ("text", "varchar"),
+    **dict.fromkeys(("queue", "name", "status", "callsite"), ("text", "varchar")),
     "args": ("jsonb", "json"),
-    "status": ("text", "varchar"),
-    "callsite": ("text", "varchar"),
-    "created_at": ("timestamptz", "timestamp"),
-    "started_at": ("timestamptz", "timestamp"),
-    "finished_at": ("timestamptz", "timestamp"),
+    **dict.fromkeys(("created_at", "started_at", "finished_at"), ("timestamptz", "timestamp")),
 }
 REQUIRED = ("queue", "name", "args", "status", "created_at")
 DEFAULTS = {"args": "'{}'", "status": "'pending'", "created_at": "now()"}
@@ -99,6 +96,10 @@ ADVICE = {
 NOTIFY = statement("function_jobs_notify").decode().split("$$")[1]
 
 
+def _listed(names: AbstractSet[str]) -> str:
+    return ", ".join(sorted(names))
+
+
 def dedupe_index(names: AbstractSet[str]) -> Index:
     """One index for all deduped names. A digest of args, since a btree's rows end at 2,704 bytes and args may
     have a million; it tells 1 from 1.0, which jsonb calls equal and prints as they were written.
@@ -111,7 +112,7 @@ def dedupe_index(names: AbstractSet[str]) -> Index:
 def dedupe_names(facts: Facts) -> frozenset[str]:
     """The names that the database dedupes, read back from its index."""
     index = facts.indexes.get("jobs_dedupe")
-    if index is None or not index.valid or not _alike(index, dedupe_index({"x"}), but_literals=True):
+    if index is None or not index.valid or _skeleton(index.where) != _skeleton(dedupe_index({"any"}).where):
         return frozenset()
     return frozenset(_literals(index.where)[2:])  # after the two statuses
 
@@ -125,16 +126,13 @@ def missing(facts: object, dedupe: AbstractSet[str]) -> list[str]:
     have = msgspec.convert(facts, Facts)
     if flaws := _flaws(have) or ["there is no table jobs"] * (have.kind is None):
         return flaws
-    wanted = [*INDEXES] + ["jobs_id"] * (not _has_key(have)) + ["jobs_dedupe"] * bool(dedupe)
-    indexes = {name: have.indexes.get(name) for name in wanted}
-    gaps = [f"the index {name} is missing" for name, index in indexes.items() if index is None]
-    gaps += [f"the index {name} is INVALID" for name, index in indexes.items() if index and not index.valid]
-    if (index := have.indexes.get("jobs_dedupe")) and index.valid and (names := dedupe - dedupe_names(have)):
-        gaps.append(f"dedupe names not in the index: {', '.join(sorted(names))}")
+    wanted = [*INDEXES] + ["jobs_id"] * (not have.has_key) + ["jobs_dedupe"] * bool(dedupe)
+    sound = {name for name, index in have.indexes.items() if index.valid}
+    gaps = [f"the index {i} is {'INVALID' if i in have.indexes else 'missing'}" for i in wanted if i not in sound]
+    if "jobs_dedupe" in sound and (names := dedupe - dedupe_names(have)):
+        gaps.append(f"dedupe names not in the index: {_listed(names)}")
     gaps += [f"the constraint {name} is missing" for name in CHECKS if name not in have.checks]
-    if have.notify is None:
-        gaps.append("the trigger jobs_notify is missing or disabled")
-    return gaps
+    return gaps + ["the trigger jobs_notify is missing or disabled"] * (have.notify is None)
 
 
 def migrate(url: str, *, dedupe: AbstractSet[str], upgrade: str | None = None, prune: bool = False) -> list[str]:
@@ -143,8 +141,7 @@ def migrate(url: str, *, dedupe: AbstractSet[str], upgrade: str | None = None, p
     `dedupe` are the declared job names; others in the index stay unless `prune`. `upgrade` is the time zone that
     an older table's times are in: its columns change to today's types, which rewrites it under a lock.
 
-    Raises PacelineError with one line that says what to do; UsageError for an unknown time zone. What was done
-    before that stays done: it goes on from there the next time.
+    Raises PacelineError, whose one line says what to do; UsageError for an unknown time zone.
     """
     try:
         connection = connect(url, session_name("migrate", "0", socket.gethostname()))
@@ -156,21 +153,18 @@ def migrate(url: str, *, dedupe: AbstractSet[str], upgrade: str | None = None, p
             _take_turn(connection)
             return _Migration(connection).run(dedupe, upgrade, prune)
         except psycopg.Error as error:
-            raise PacelineError(f"{_one_line(error)}: put that right and run `paceline migrate` again") from None
+            raise PacelineError(f"{_one_line(error)}: put that right and {AGAIN}") from None
 
 
 def _take_turn(connection: psycopg.Connection[Any]) -> None:
-    give_up, told = time.monotonic() + TURN_TIMEOUT, False
+    give_up, seconds = time.monotonic() + TURN_TIMEOUT, 0.0
     while not connection.execute(statement("take_turn")).fetchall()[0][0]:
-        if not told:
-            told = True
+        if not seconds:
             log.info("another migrate is at work on this database, waiting for it")
         if time.monotonic() > give_up:
-            raise PacelineError(
-                f"another migrate is still at work after {TURN_TIMEOUT} s: try again later, or end its session,"
-                " which pg_stat_activity shows as paceline:migrate"
-            )
-        time.sleep(0.1)
+            holder = "pg_stat_activity shows its session as paceline:migrate"
+            raise PacelineError(f"another migrate is still at work after {TURN_TIMEOUT} s, {holder}: {AGAIN} after it")
+        time.sleep(seconds := 0.1)
 
 
 class _Migration:
@@ -183,21 +177,23 @@ class _Migration:
         self.facts = self.check_schema()
 
     def run(self, dedupe: AbstractSet[str], upgrade: str | None, prune: bool) -> list[str]:
-        zone = None if upgrade is None else self.zone_name(upgrade)
+        if upgrade is not None:
+            zone = self.connection.execute(statement("zone_name"), {"zone": upgrade}).fetchone()
+            if not zone:
+                raise UsageError(f"unknown time zone {upgrade!r}: give its full name, such as UTC or Asia/Kolkata")
+            (upgrade,) = zone
         if flaws := _flaws(self.facts):
             raise PacelineError(f"{'; '.join(flaws)}: change that, or point DATABASE_URL at another database")
-        if self.facts.schema is None:
-            raise PacelineError("no schema of the search_path exists: create one, or set another search_path")
         # Everything of ours goes where the table is, though the search_path may have another schema first.
-        self.connection.execute(f"SET search_path = {sql.Identifier(self.facts.schema).as_string()}")
+        self.connection.execute(f"SET search_path = {sql.Identifier(str(self.facts.schema)).as_string()}")
         if self.facts.kind is None:
             self.create(dedupe)
         else:
             self.drop_leftovers()
             self.adopt()
             self.dedupe(dedupe, prune)
-            if zone:
-                self.upgrade(zone)
+            if upgrade:
+                self.upgrade(upgrade)
         return self.done
 
     def ask(self, query: str | bytes) -> Any:
@@ -207,38 +203,29 @@ class _Migration:
     def check_schema(self) -> Facts:
         return msgspec.convert(self.ask(statement("check_schema")), Facts)
 
-    def zone_name(self, zone: str) -> str:
-        if not (row := self.connection.execute(statement("zone_name"), {"zone": zone}).fetchone()):
-            raise UsageError(f"unknown time zone {zone!r}: give its full name, such as UTC or Asia/Kolkata")
-        return str(row[0])
-
     def set_lock_timeout(self, seconds: int) -> None:
         self.connection.execute(f"SET lock_timeout = '{seconds}s'")
 
-    # A new table
-
     def create(self, dedupe: AbstractSet[str]) -> None:
-        indexes = {**INDEXES, **({"jobs_dedupe": dedupe_index(dedupe)} if dedupe else {})}
+        indexes = INDEXES | ({"jobs_dedupe": dedupe_index(dedupe)} if dedupe else {})
         with self.connection.transaction():
             self.connection.execute(statement("table_jobs"))
             for name, index in indexes.items():
                 self.connection.execute(_create_index(name, index))
-            self.connection.execute(statement("function_jobs_notify"))
-            self.connection.execute(statement("trigger_jobs_notify"))
-        self.done.append("created table jobs")
-        if dedupe:
-            self.done.append(f"built index jobs_dedupe: added {', '.join(sorted(dedupe))}")
+            self.create_trigger()
+        self.done += ["created table jobs"] + [f"built index jobs_dedupe: added {_listed(dedupe)}"] * bool(dedupe)
 
-    # A table that is there
+    def create_trigger(self) -> None:
+        self.connection.execute(statement("function_jobs_notify"))
+        self.connection.execute(statement("trigger_jobs_notify"))
 
     def drop_leftovers(self) -> None:
-        """Drop what a killed migrate left: it has no half-built index, and none on its way to or from a name."""
-        for name in ("jobs_id", *INDEXES, "jobs_dedupe"):
-            for index in (name, f"{name}_new", f"{name}_old"):
-                have = self.facts.indexes.get(index)
-                if have and (index != name or not have.valid):
-                    self.drop_index(index)
-                    self.done.append(f"dropped index {index}, left by a migrate that did not end")
+        """Drop what a killed migrate left: indexes half built, or on their way to or from a name."""
+        ours = ("jobs_id", *INDEXES, "jobs_dedupe")
+        for name, index in self.facts.indexes.items():
+            if name.removesuffix("_new").removesuffix("_old") in ours and (name not in ours or not index.valid):
+                self.drop_index(name)
+                self.done.append(f"dropped index {name}, left by a migrate that did not end")
         self.facts = self.check_schema()
 
     def adopt(self) -> None:
@@ -253,10 +240,9 @@ class _Migration:
             self.done.append(f"added constraint {', '.join(checks)}, for new rows")
         if self.facts.notify is None:
             with self.locked("SHARE ROW EXCLUSIVE"):
-                self.connection.execute(statement("function_jobs_notify"))
-                self.connection.execute(statement("trigger_jobs_notify"))
+                self.create_trigger()
             self.done.append("created trigger jobs_notify")
-        if not _has_key(self.facts):
+        if not self.facts.has_key:
             self.build("jobs_id", ID)
         for name, index in INDEXES.items():
             self.build(name, index)
@@ -265,9 +251,9 @@ class _Migration:
         had = dedupe_names(self.facts)
         names = declared if prune else declared | had
         if names:
-            added, removed = ", ".join(sorted(names - had)), ", ".join(sorted(had - names))
-            changes = [f"added {added}"] * bool(added) + [f"removed {removed}"] * bool(removed)
-            self.build("jobs_dedupe", dedupe_index(names), "; ".join(changes))
+            changes = {"added": names - had, "removed": had - names}
+            told = "; ".join(f"{verb} {_listed(some)}" for verb, some in changes.items() if some)
+            self.build("jobs_dedupe", dedupe_index(names), told)
         elif prune and "jobs_dedupe" in self.facts.indexes:
             self.drop_index("jobs_dedupe")
             self.done.append("dropped index jobs_dedupe: no name is declared")
@@ -279,8 +265,7 @@ class _Migration:
             return
         self.create_index(f"{name}_new" if have else name, wanted)
         if have:
-            # Both names change at once, so there is no moment without the index; and neither a rename nor the
-            # drop keeps a writer waiting, as dropping it in this transaction would.
+            # There is no moment without the index; and renames lock no table, as a drop in here would.
             with self.connection.transaction():
                 self.connection.execute(f"ALTER INDEX {name} RENAME TO {name}_old")
                 self.connection.execute(f"ALTER INDEX {name}_new RENAME TO {name}")
@@ -290,48 +275,31 @@ class _Migration:
     def create_index(self, name: str, wanted: Index) -> None:
         log.info("building index %s: it waits for transactions that began before it, nobody waits for it", name)
         try:
-            with self.waiting():
-                self.connection.execute(_create_index(name, wanted, "CONCURRENTLY"))
+            self.concurrently(_create_index(name, wanted, "CONCURRENTLY"))
         except psycopg.Error as error:
             with suppress(psycopg.OperationalError):  # where the server is gone, the next migrate drops it
                 left = self.check_schema().indexes.get(name)  # what has this name may be another table's
                 if left and not left.valid:
                     self.drop_index(name)
             if isinstance(error, UniqueViolation):
-                raise PacelineError(self.in_the_way(name.removesuffix("_new"), wanted)) from None
+                raise PacelineError(self.rows_in_the_way(name.removesuffix("_new"), wanted)) from None
             raise
 
     def drop_index(self, name: str) -> None:
-        with self.waiting():
-            self.connection.execute(f"DROP INDEX CONCURRENTLY {name}")
+        self.concurrently(f"DROP INDEX CONCURRENTLY {name}")
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """For CONCURRENTLY: no lock_timeout."""
+    def concurrently(self, ddl: str) -> None:
+        """Run it without a lock_timeout: it waits, and nobody waits for it."""
         self.set_lock_timeout(0)
-        yield
+        self.connection.execute(ddl)
         self.set_lock_timeout(LOCK_TIMEOUT)
 
-    def in_the_way(self, name: str, index: Index) -> str:
-        """The rows that repeat an earlier one (or a started one, which will end by itself)."""
-        rows = self.connection.execute(
-            f"""
-            SELECT id, queue, name, first, count(*) OVER ()
-            FROM (
-              SELECT id, queue, name, first_value(id) OVER same AS first, row_number() OVER same AS copy
-              FROM jobs
-              WHERE num_nulls({index.keys}) = 0 AND ({index.where or "true"})
-              WINDOW same AS (PARTITION BY {index.keys} ORDER BY (status = 'started') DESC, id)
-            ) AS keyed
-            WHERE copy > 1
-            ORDER BY id
-            LIMIT {ROWS_NAMED}
-            """
-        ).fetchall()
-        named = ", ".join(f"id {id} queue {queue} name {name} (as id {first})" for id, queue, name, first, _ in rows)
-        more = f" and {rows[0][4] - len(rows)} more" if rows and rows[0][4] > len(rows) else ""
-        found = f"rows in the way of index {name}: {named}{more}" if rows else f"rows were in the way of index {name}"
-        return f"{found}; {ADVICE[name]}, then run `paceline migrate` again"
+    def rows_in_the_way(self, name: str, index: Index) -> str:
+        query = statement("rows_in_the_way").decode().format(keys=index.keys, where=index.where or "true")
+        rows = self.connection.execute(query).fetchall()
+        named = [f"id {id} queue {queue} name {name} (as id {first})" for id, queue, name, first, _ in rows]
+        named += [f"and {count - len(rows)} more" for *_, count in rows[:1] if count > len(rows)]
+        return f"rows in the way of index {name}: {', '.join(named) or 'gone by now'}; {ADVICE[name]}, then {AGAIN}"
 
     @contextmanager
     def locked(self, mode: str) -> Iterator[None]:
@@ -342,15 +310,10 @@ class _Migration:
                 yield
         except LockNotAvailable:
             row = self.connection.execute(statement("lock_holder"), {"mode": mode}).fetchone()
-            holder, way_out = "its holder is gone", ""
-            if row:
-                pid, name, state, seconds = row
-                holder = f"pid {pid} ({name}, {state}) is in a transaction of {seconds} s"
-                way_out = f", or end that session first: SELECT pg_terminate_backend({pid})"
-            refused = f"no {mode} lock on jobs within {LOCK_TIMEOUT} s: {holder}"
-            raise PacelineError(f"{refused}; run `paceline migrate` again{way_out}") from None
-
-    # --upgrade
+            pid, name, state, seconds = row or (0, "", "", 0)
+            held = f"pid {pid} ({name}, {state}) is in a transaction of {seconds} s; wait for it, or end it by SELECT"
+            why = f"{held} pg_terminate_backend({pid}); then" if row else "its holder is gone by now,"
+            raise PacelineError(f"no {mode} lock on jobs within {LOCK_TIMEOUT} s: {why} {AGAIN}") from None
 
     def upgrade(self, zone: str) -> None:
         """Give an adopted table the types, defaults and key of a new one, in one transaction that rewrites it.
@@ -359,18 +322,15 @@ class _Migration:
         or name it, and scripts that insert ids of their own, would break.
         """
         facts = self.check_schema()
-        columns = {name: facts.columns[name] for name in COLUMNS}
-        is_time = {name for name, column in columns.items() if column.type == "timestamp"}
-        at_zone = f" AT TIME ZONE {sql.Literal(zone).as_string()}"
-        changes = [
-            f"ALTER {name} TYPE {types[0]} USING {name}{at_zone if name in is_time else f'::{types[0]}'}"
-            for name, types in COLUMNS.items()
-            if columns[name].type != types[0]
-        ]
-        # An old default may have been a zone's own now().
+        columns = facts.columns
+        is_time = {name for name in COLUMNS if columns[name].type == "timestamp"}
+        types = {name: types[0] for name, types in COLUMNS.items() if columns[name].type != types[0]}
+        cast = dict.fromkeys(is_time, f" AT TIME ZONE {sql.Literal(zone).as_string()}")
+        changes = [f"ALTER {name} TYPE {to} USING {name}{cast.get(name, f'::{to}')}" for name, to in types.items()]
+        # A time's default may be its zone's own now().
         changes += [f"ALTER {name} DROP DEFAULT" for name in sorted(is_time) if columns[name].default]
-        defaults = {name: default for name, default in DEFAULTS.items() if name in is_time or not columns[name].default}
-        changes += [f"ALTER {name} SET DEFAULT {default}" for name, default in defaults.items()]
+        lacking = [name for name in DEFAULTS if name in is_time or not columns[name].default]
+        changes += [f"ALTER {name} SET DEFAULT {DEFAULTS[name]}" for name in lacking]
         nullable = [name for name in REQUIRED if not columns[name].required]
         keyless = not any(index.primary for index in facts.indexes.values())
         if not (changes or nullable or keyless):
@@ -393,29 +353,24 @@ class _Migration:
 
 
 def _create_index(name: str, index: Index, how: str = "") -> str:
-    where = f" WHERE {index.where}" if index.where else ""
-    return f"CREATE {'UNIQUE ' * index.unique}INDEX {how} {name} ON jobs ({index.keys}){where}"
-
-
-def _has_key(facts: Facts) -> bool:
-    return any(index.valid and _alike(index, ID) for index in facts.indexes.values())
+    unique, where = "UNIQUE" * index.unique, f"WHERE {index.where}" if index.where else ""
+    return f"CREATE {unique} INDEX {how} {name} ON jobs ({index.keys}) {where}"
 
 
 def _flaws(facts: Facts) -> list[str]:
     """What is wrong and not for `migrate` to change."""
     if facts.server < OLDEST_SERVER * 10_000:
         return [f"Paceline needs Postgres {OLDEST_SERVER} or newer, and this is {facts.server // 10_000}"]
-    if facts.kind is None:
-        return []
-    if facts.kind != "r":
+    if facts.schema is None:
+        return ["no schema of the search_path exists"]
+    if facts.kind not in ("r", None):
         return ["jobs is not an ordinary table"]
-    flaws = []
-    if absent := [name for name in COLUMNS if name not in facts.columns]:
-        flaws.append(f"the table jobs has no column {', '.join(absent)}")
-    for name, types in COLUMNS.items():
-        if name in facts.columns and facts.columns[name].type not in types:
-            flaws.append(f"the column {name} of jobs is {facts.columns[name].type}, not {' or '.join(types)}")
-    return flaws
+    absent = [name for name in COLUMNS if facts.kind and name not in facts.columns]
+    return [f"the table jobs has no column {', '.join(absent)}"] * bool(absent) + [
+        f"the column {name} of jobs is {facts.columns[name].type}, not {' or '.join(types)}"
+        for name, types in COLUMNS.items()
+        if name in facts.columns and facts.columns[name].type not in types
+    ]
 
 
 # An index is told by what it does. Postgres prints an expression back in words of its own: casts, parentheses, and
@@ -435,9 +390,9 @@ def _skeleton(expression: str) -> str:
     return re.sub(r"\?( \?)+", "?", words)
 
 
-def _alike(one: Index, other: Index, *, but_literals: bool = False) -> bool:
+def _alike(one: Index, other: Index) -> bool:
     same = (one.unique, one.keys, _skeleton(one.where)) == (other.unique, other.keys, _skeleton(other.where))
-    return same and (but_literals or sorted(_literals(one.where)) == sorted(_literals(other.where)))
+    return same and sorted(_literals(one.where)) == sorted(_literals(other.where))
 
 
 def _one_line(error: psycopg.Error) -> str:

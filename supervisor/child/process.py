@@ -21,21 +21,23 @@ class Process:
 
     def __init__(self, parent: socket.socket, deadline: Deadline) -> None:
         self.stop = False
-        self._parent, self._deadline = parent, deadline
+        self._parent = parent
         # The C-level handler writes here, so that a signal that arrives just before the wait ends the wait.
         self._signalled, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakeup_fd = write_end
         self._guarded = [(fd, inode_of(fd)) for fd in (2, parent.fileno(), self._signalled, write_end)]
         parent.setblocking(False)
+        self._handlers = {**dict.fromkeys(_STOP_SIGNALS, self._record), signal.SIGALRM: deadline.on_alarm}
         self.stand()
 
     def stand(self) -> None:
         """(Re)establish this process's signal handlers, mask and wake-up descriptor."""
-        for signo in _STOP_SIGNALS:
-            signal.signal(signo, self._record)
-        signal.signal(signal.SIGALRM, self._deadline.on_alarm)
+        for signo, handler in self._handlers.items():
+            if signal.getsignal(signo) != handler:  # asking is ten times as quick as setting
+                signal.signal(signo, handler)
         signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def _record(self, signo: int, frame: FrameType | None) -> None:
         self.stop = True

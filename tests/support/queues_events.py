@@ -24,7 +24,7 @@ def new_worker(db: DB) -> Worker:
 
 
 def raising(ctx: Context, args: dict[str, Any]) -> str:
-    """Raises with the secret in a local variable, a request's header and query, and a program's environment and args."""
+    """The secret is in a local variable, a request's header and query, a program's environment and args."""
     token = os.environ[SECRET]
     headers = {"Authorization": f"Bearer {token}"}
     answer = urllib3.request("GET", f"{os.environ[VENDOR]}?token={token}", headers=headers, retries=False)

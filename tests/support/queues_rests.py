@@ -1,4 +1,4 @@
-"""A registry of its own for the tests of rests: throttles that fail or answer oddly, and a refusal at a chosen moment."""
+"""A registry of its own for the tests of rests: throttles that fail or answer oddly, a refusal at a chosen moment."""
 
 import time
 from collections.abc import Callable
