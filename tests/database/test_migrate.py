@@ -49,6 +49,7 @@ def test_a_table_anywhere_on_the_search_path_is_the_one(empty_database: str, sql
     sql("ALTER DATABASE " + database_name(sql) + ' SET search_path = "First One", public')
     migrate(empty_database, dedupe=NONE)
     assert sql("SELECT count(*) FROM pg_class WHERE relnamespace = '\"First One\"'::regnamespace") == [(0,)]
+    assert sql("SELECT pronamespace::regnamespace::text FROM pg_proc WHERE proname = 'jobs_notify'") == [("public",)]
     sql("DROP TABLE jobs")
     migrate(empty_database, dedupe=NONE)
     assert sql("SELECT '\"First One\".jobs'::regclass::oid > 0, to_regclass('public.jobs')") == [(True, None)]
