@@ -11,11 +11,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
+from typing import NoReturn
 
 import psycopg
 
 from supervisor import commands, overview
 from supervisor.config import require_linux
+from supervisor.db import check_url
 from supervisor.errors import PacelineError, UsageError
 
 _ENVIRONMENT = """environment (each has a flag):
@@ -27,8 +29,26 @@ _ENVIRONMENT = """environment (each has a flag):
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """argparse, with one line for a usage error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
+    try:
+        try:
+            return _run(argv)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read has gone; the flush at exit must not complain
+        return 0
+
+
+def _run(argv: Sequence[str] | None) -> int:
     try:
         require_linux()
         _refuse_other_supervisor()
@@ -46,9 +66,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"database: {' '.join(str(error).split())}", 1)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read has gone; the flush at exit must not complain
-        return 0
 
 
 def _complain(text: str, code: int) -> int:
@@ -76,22 +93,28 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _id(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the id of a job")
+    return int(text)
+
+
 def _log_format(text: str) -> str:
     if text not in ("text", "json"):
         raise argparse.ArgumentTypeError(f"{text!r}: text or json")
     return text
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> _Parser:
     environ = os.environ
-    database = argparse.ArgumentParser(add_help=False)
-    database.add_argument("--database-url", metavar="URL", default=environ.get("DATABASE_URL"))
-    registry = argparse.ArgumentParser(add_help=False)
+    database = _Parser(add_help=False)
+    database.add_argument("--database-url", metavar="URL", type=check_url, default=environ.get("DATABASE_URL") or None)
+    registry = _Parser(add_help=False)
     registry.add_argument("--registry", metavar="MODULE", default=environ.get("PACELINE_REGISTRY") or "queues")
-    as_json = argparse.ArgumentParser(add_help=False)
+    as_json = _Parser(add_help=False)
     as_json.add_argument("--json", action="store_true", help="for scripts")
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="paceline",
         description="Single-file job queues on Postgres, run by a process supervisor.",
         epilog=_ENVIRONMENT,
@@ -145,10 +168,10 @@ def _parser() -> argparse.ArgumentParser:
     schedule.set_defaults(do=commands.schedule)
 
     retry = add("retry", parents=[database], help="enqueue finished jobs anew, as new rows; print their ids")
-    retry.add_argument("ids", metavar="ID", nargs="+", type=int)
+    retry.add_argument("ids", metavar="ID", nargs="+", type=_id)
     retry.set_defaults(do=commands.retry)
 
     cancel = add("cancel", parents=[database], help="end pending jobs without running them")
-    cancel.add_argument("ids", metavar="ID", nargs="+", type=int)
+    cancel.add_argument("ids", metavar="ID", nargs="+", type=_id)
     cancel.set_defaults(do=commands.cancel)
     return parser

@@ -13,13 +13,13 @@ import msgspec
 import psycopg
 
 from supervisor import db, embedded, log, report
-from supervisor.args import decoder_for
+from supervisor.args import decoder_for, encode
 from supervisor.config import Registry, Settings, load_registry
 from supervisor.enqueue import insert
-from supervisor.errors import BadArgs, PacelineError, UsageError
+from supervisor.errors import PacelineError, UsageError
 from supervisor.migrate import migrate as migrate_table
 from supervisor.parent import supervisor
-from supervisor.schedule import ticks
+from supervisor.schedule import Scheduled, ticks
 from supervisor.sql import statement
 
 _DAY = 24 * 60  # minutes
@@ -114,8 +114,8 @@ def _checked_args(registry: Registry, queue: str, name: str, text: str) -> dict[
         args = json.loads(text)
         if not isinstance(args, dict):
             raise UsageError(f"args must be a JSON object, not {text[:60]}")
-        decoder_for(known[queue][name])(text)
-    except (json.JSONDecodeError, msgspec.ValidationError, BadArgs, RecursionError) as error:
+        decoder_for(known[queue][name])(encode(args))
+    except (ValueError, TypeError, msgspec.MsgspecError, RecursionError) as error:
         raise UsageError(f"args of {name}: {error}") from None
     return args
 
@@ -123,7 +123,7 @@ def _checked_args(registry: Registry, queue: str, name: str, text: str) -> dict[
 def schedule(arguments: Namespace) -> int:
     registry = load_registry(arguments.registry, _NO_DATABASE)
     now = datetime.now(UTC)
-    found = [(entry, list(ticks(entry, now, _DAY))) for entry in registry.schedule]
+    found = [(entry, _ticks_of(entry, now)) for entry in registry.schedule]
     if arguments.json:
         days = [
             {
@@ -142,6 +142,13 @@ def schedule(arguments: Namespace) -> int:
         rows.append((entry.queue, entry.name, str(len(times)), shown or "not in the coming day"))
     print(table(rows))
     return 0
+
+
+def _ticks_of(entry: Scheduled, now: datetime) -> list[datetime]:
+    try:
+        return list(ticks(entry, now, _DAY))
+    except Exception as error:  # noqa: BLE001 - the edge: a predicate is the user's code
+        raise PacelineError(f"schedule entry {entry.queue} {entry.name}: {type(error).__name__}: {error}") from None
 
 
 def retry(arguments: Namespace) -> int:

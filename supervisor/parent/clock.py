@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 
-from supervisor import log
 from supervisor.args import encode
+from supervisor.log import log
 from supervisor.parent.helper import Helpers, ParentOutage
 from supervisor.parent.session import UNREACHABLE, Session
 from supervisor.schedule import Scheduled, callsite
@@ -21,10 +21,6 @@ _MINUTE = timedelta(minutes=1)
 _RETRY = 1.0  # seconds
 
 
-class _Unreachable(BaseException):
-    """The database is not there. A BaseException, so that the edge around an entry's own code lets it pass."""
-
-
 class Clock:
     def __init__(self, session: Session, schedule: Sequence[Scheduled], helpers: Helpers) -> None:
         self._session, self._schedule = session, schedule
@@ -32,7 +28,7 @@ class Clock:
         self._entries = [
             (entry, ParentOutage(f"schedule entry {entry.queue} {entry.name}", helpers)) for entry in schedule
         ]
-        self._last: datetime | None = None  # the last minute that is done
+        self._done: datetime | None = None  # this minute, and all before it that count, are enqueued
 
     async def run(self) -> None:
         while self._schedule:
@@ -41,7 +37,7 @@ class Clock:
                 await self.catch_up(now)
                 self._outage.over()
                 pause = 60.0 - (now.second + now.microsecond / 1e6)
-            except (*UNREACHABLE, _Unreachable) as error:
+            except UNREACHABLE as error:
                 self._outage.failed(error)
                 pause = _RETRY
             await asyncio.sleep(pause)
@@ -51,38 +47,50 @@ class Clock:
         return datetime.fromtimestamp(epoch, UTC)
 
     async def catch_up(self, now: datetime) -> None:
-        """Tick every minute since the last one done, at most ten. Raises what UNREACHABLE lists."""
+        """Tick every minute since the last one done, at most ten. Raises what UNREACHABLE lists.
+
+        A minute that is ticked again does no harm: what it has enqueued is in the index. So a minute that
+        the database refused in part is ticked again a minute later, and all ten after a step of its clock.
+        """
         this = now.replace(second=0, microsecond=0)
         minute = this - CATCH_UP + _MINUTE
-        if self._last is not None and self._last >= minute:
-            minute = self._last + _MINUTE
+        if self._done is not None and minute <= self._done <= this:
+            minute = self._done + _MINUTE
+        whole = True
         while minute <= this:
-            await self.tick(minute)
-            self._last = minute
+            whole = await self.tick(minute) and whole
+            if whole:
+                self._done = minute
             minute += _MINUTE
 
-    async def tick(self, minute: datetime) -> None:
-        """Enqueue what is due in `minute`. A failing entry is reported once, and does not stop the others."""
-        enqueued = 0
+    async def tick(self, minute: datetime) -> bool:
+        """Enqueue what is due in `minute`; whether the database took all of it.
+
+        A failing entry is reported once, and does not stop the others.
+        """
+        enqueued, whole = 0, True
         for entry, outage in self._entries:
             try:
-                if entry.predicate(minute):
-                    enqueued += await self._enqueue(entry, minute, encode(entry.args))
+                args = encode(entry.args) if entry.predicate(minute) else None
             except Exception as error:  # noqa: BLE001 - the edge: a predicate and its args are the user's code
                 outage.failed(error)
+                continue
+            try:
+                if args is not None:
+                    enqueued += await self._enqueue(entry, minute, args)
+            except psycopg.Error as error:
+                if not self._session.is_open():
+                    raise
+                outage.failed(error)
+                whole = False
             else:
                 outage.over()
         if enqueued:
-            log.log.info("clock %s: enqueued %d", f"{minute:%Y-%m-%dT%H:%MZ}", enqueued)
+            log.info("clock %s: enqueued %d", f"{minute:%Y-%m-%dT%H:%MZ}", enqueued)
+        return whole
 
     async def _enqueue(self, entry: Scheduled, minute: datetime, args: str) -> int:
-        """How many rows that made. Raises _Unreachable, which ends the tick, or the entry's own data error."""
-        try:
-            rows = await self._session.execute(
-                "tick", queue=entry.queue, name=entry.name, args=args, callsite=callsite(minute)
-            )
-        except (psycopg.DataError, psycopg.IntegrityError):
-            raise
-        except UNREACHABLE as error:
-            raise _Unreachable(str(error)) from error
+        rows = await self._session.execute(
+            "tick", queue=entry.queue, name=entry.name, args=args, callsite=callsite(minute)
+        )
         return len(rows)

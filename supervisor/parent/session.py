@@ -76,6 +76,10 @@ class Session:
 
         return await self.call(work)
 
+    def is_open(self) -> bool:
+        """Whether the last call left the connection standing: if it raised, the database refused what was asked."""
+        return self._connection is not None
+
     def drop(self) -> None:
         """Close the connection without a word to the server, which may not be listening."""
         connection, self._connection = self._connection, None

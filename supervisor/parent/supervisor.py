@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from supervisor import sql
 from supervisor.config import Registry, Settings, database_name
+from supervisor.errors import PacelineError
 from supervisor.log import log
 from supervisor.parent.boot import Boot, parent_session
 from supervisor.parent.children import Children
@@ -42,7 +43,10 @@ def run(settings: Settings, registry: Registry, keep_over_exec: Callable[[], lis
     set_title("parent starting")
     token = _token()
     queues = [worker.queue for worker in registry.workers]
-    board = Scoreboard.create(queues, host=settings.host, token=token, database=database_name(settings.url))
+    try:
+        board = Scoreboard.create(queues, host=settings.host, token=token, database=database_name(settings.url))
+    except OSError as error:
+        raise PacelineError(f"the scoreboard: {error}") from None
     try:
         supervisor = Supervisor(settings, registry, board, token, Forker())
         code = asyncio.run(supervisor.run())
