@@ -5,6 +5,7 @@ Knows nothing of the database: dispatch() takes a Claimed and gives a Result.
 
 import asyncio
 import inspect
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from supervisor.errors import JobTimeout, RateLimited, UnexpectedStatus
 from supervisor.worker import Context, Handler, Job, Throttle, Worker, boottime
 
 PAUSE = 3600.0  # seconds for which a refused token pauses its queue
+_LONGEST_REST = 365 * 86_400.0  # seconds: "for ever"
 _BROKEN_THROTTLE = 60.0  # seconds: a throttle that raises must not become no throttle
 
 
@@ -62,12 +64,12 @@ class Execution:
             unknown = LookupError(f'unknown job "{claimed.job.name}" for queue {self.worker.queue}')
             return Result(status.storable(status.of_error(unknown)), unknown, 0.0)
         began = boottime()
-        self.deadline.arm(claimed.deadline)
         answer: object = None
         error: BaseException | None = None
         try:
             try:
                 self.deadline.in_handler = True
+                self.deadline.arm(claimed.deadline)  # which may have passed: the alarm comes at once
                 answer = self._call(handler, claimed)
             finally:
                 # An alarm on this line raises to the clause below; after it, nowhere.
@@ -101,14 +103,21 @@ class Execution:
 
 
 def rest_after(throttle: Throttle | None, text: str, error: BaseException | None, elapsed: float) -> Rest:
-    """What a job's end asks of its queue. A broken throttle raises through the Rest's reason, not out of here."""
+    """What a job's end asks of its queue. A throttle that raises, or answers no number, gives a minute's rest."""
     if isinstance(error, UnexpectedStatus) and error.code in (401, 403):
         return Rest(PAUSE, f"HTTP {error.code}", paused=True)
     if isinstance(error, RateLimited):
-        return Rest(error.retry_after, "rate limited")
+        return Rest(_bounded(error.retry_after), "rate limited")
     if throttle is None:
         return Rest(0.0)
     try:
-        return Rest(float(throttle(text, error, elapsed)), "throttle")
+        return Rest(_bounded(throttle(text, error, elapsed)), "throttle")
     except Exception as broken:  # noqa: BLE001 - the edge: a throttle is the user's code
         return Rest(_BROKEN_THROTTLE, f"throttle failed: {status.of_error(broken).removeprefix('err: ')}")
+
+
+def _bounded(seconds: float) -> float:
+    """`seconds` as clocks can hold it. Raises ValueError for what is no number."""
+    if math.isnan(seconds):
+        raise ValueError("nan seconds")
+    return min(max(0.0, float(seconds)), _LONGEST_REST)

@@ -12,6 +12,7 @@ from types import FrameType
 
 from supervisor.child.deadline import Deadline
 
+_LONGEST_WAIT = 86_400.0  # seconds: poll() counts milliseconds in an int; whoever waits longer waits again
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 EXIT_DESCRIPTORS = 70  # a job's handler closed descriptors that are the child's; its row is ended from the slot
 
@@ -79,7 +80,11 @@ class Process:
             poll.register(self._parent, select.POLLIN)
         if session >= 0:
             poll.register(session, select.POLLIN)
-        ready = [fd for fd, _ in poll.poll(max(0, round(seconds * 1000 + 0.5)))] if not self.stop else []
+        ready = (
+            [fd for fd, _ in poll.poll(round(min(max(0.0, seconds), _LONGEST_WAIT) * 1000 + 0.5))]
+            if not self.stop
+            else []
+        )
         if self._signalled in ready:
             os.read(self._signalled, 4096)
         return session in ready

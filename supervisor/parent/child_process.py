@@ -123,14 +123,16 @@ class ChildProcess:
     def exited(self, exit_code: int, now: float) -> Ended:
         """Note the end of the process: a death, unless it exits 0 with no job left in its slot."""
         child, parent = self.slot.child, self.slot.parent
-        cause, status = self._cause(exit_code), ""
-        if exit_code == -signal.SIGKILL and child.running and now >= child.deadline + self.limits.grace:
+        cause = self._cause(exit_code)
+        # The slot may still show the job of a predecessor, whose row this process did not live to end.
+        its_job = bool(child.running) and child.began >= self._since
+        if its_job and exit_code == -signal.SIGKILL and now >= child.deadline + self.limits.grace:
             ended = Ended.DEADLINE
-            status = statuses.timed_out(self.worker.job_timeout)
+            parent.interrupted = cut(statuses.timed_out(self.worker.job_timeout), 256)
         else:
             ended = Ended.DEATH if exit_code != 0 or self.shows_job() else Ended.REPLACED
-            status = statuses.interrupted(cause)
-        parent.interrupted = cut(status, 256)
+            if its_job:
+                parent.interrupted = cut(statuses.interrupted(cause), 256)
         parent.pid = self.pid = 0
         child.doing = Doing.STARTING
         if self.socket is not None:
@@ -152,5 +154,8 @@ class ChildProcess:
             return self.killed_for
         if exit_code >= 0:
             return f"exit {exit_code}"
-        name = signal.Signals(-exit_code).name
+        try:
+            name = signal.Signals(-exit_code).name
+        except ValueError:
+            name = f"signal {-exit_code}"  # a real-time one
         return f"{name} (out of memory?)" if exit_code == -signal.SIGKILL else name

@@ -123,11 +123,11 @@ class Children:
         if child.socket is not None:
             asyncio.get_running_loop().remove_reader(child.socket)
         ended = child.exited(exit_code, boottime())
-        if ended is Ended.REPLACED:
-            if child.phase is not Phase.STOPPED:
-                log.info("queue %s: process finished, replaced", child.queue)
-        else:
-            self._tell_of(child, ended, job)
+        stopped = child.phase is Phase.STOPPED
+        if ended is Ended.REPLACED and not stopped:
+            log.info("queue %s: process finished, replaced", child.queue)
+        elif ended is not Ended.REPLACED and not (stopped and child.killed_for and not job):
+            self._tell_of(child, ended, job)  # but not of a frozen one that the drain has killed
         self.look()
 
     def _tell_of(self, child: ChildProcess, ended: Ended, job: int) -> None:

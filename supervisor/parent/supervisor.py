@@ -92,6 +92,13 @@ class Supervisor:
 
     async def run(self) -> int:
         self._take_signals()
+        try:
+            return await self._run()
+        finally:
+            # From here on the loop takes none: one that arrives now waits, for the new code or for ever.
+            signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+
+    async def _run(self) -> int:
         version = await self._boot()
         if version is None:
             return 0
