@@ -9,6 +9,7 @@ import importlib.util
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
@@ -40,12 +41,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
     try:
         try:
-            return _run(argv)
+            code = _run(argv)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read has gone; the flush at exit must not complain
         return 0
+    if threading.active_count() > 1:
+        os._exit(code)  # a refused registry's thread would be waited for
+    return code
 
 
 def _run(argv: Sequence[str] | None) -> int:

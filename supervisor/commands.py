@@ -18,6 +18,7 @@ from supervisor.config import Registry, Settings, load_registry
 from supervisor.enqueue import insert
 from supervisor.errors import PacelineError, UsageError
 from supervisor.migrate import migrate as migrate_table
+from supervisor.migrate import missing
 from supervisor.parent import supervisor
 from supervisor.schedule import Scheduled, ticks
 from supervisor.sql import statement
@@ -68,8 +69,22 @@ def run(arguments: Namespace) -> int:
         burst=arguments.burst,
         embedded="" if arguments.database_url else os.path.relpath(embedded_home()),
     )
+    if os.environ.get(supervisor.TRY_ONLY):
+        return _try_out(url, chosen)
     report.start(settings.sentry_dsn)
     return supervisor.run(settings, chosen, embedded.held)
+
+
+def _try_out(url: str, registry: Registry) -> int:
+    """For a reload: the new code has loaded; would it start? A database that is not there is not its fault."""
+    try:
+        with db.connect(url, db.session_name("command", "try", "")) as connection:
+            [(facts,)] = connection.execute(statement("check_schema")).fetchall()
+    except psycopg.OperationalError:
+        return 0
+    if problems := missing(facts, registry.dedupe):
+        raise PacelineError(f"{'; '.join(problems)}: run `paceline migrate`")
+    return 0
 
 
 def migrate(arguments: Namespace) -> int:
@@ -184,7 +199,8 @@ def _person() -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as left-aligned columns, the first row being the headings."""
+    """Rows as left-aligned columns, the first row being the headings; no control character reaches a terminal."""
+    rows = [["".join(c if c.isprintable() else "�" for c in cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -86,7 +86,7 @@ def load_registry(module: str, url: str) -> Registry:
         if error.name and (module == error.name or module.startswith(f"{error.name}.")):
             raise UsageError(f"no module {module!r}: set PACELINE_REGISTRY to a module on PYTHONPATH") from None
         raise UsageError(f"registry {module}: {_where(error)}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"registry {module}: {_where(error)}") from error
     workers = tuple(_build(constructor, module, url) for constructor in _list(loaded, "registry"))
     schedule = tuple(_list(loaded, "schedule"))
@@ -111,7 +111,7 @@ def _build(constructor: Any, module: str, url: str) -> Worker:
     name = getattr(constructor, "__module__", "?") + "." + getattr(constructor, "__qualname__", repr(constructor))
     try:
         worker = constructor(DB.for_children(url))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"registry {module}: {name}: {_where(error)}") from error
     if not isinstance(worker, Worker):
         raise UsageError(f"registry {module}: {name} returned {type(worker).__name__}, not a Worker")

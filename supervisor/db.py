@@ -47,6 +47,7 @@ def engine_conninfo(url: str, name: str) -> str:
         **{key: value for key, value in _LIBPQ.items() if key not in given},
         application_name=name,
         target_session_attrs="read-write",
+        client_encoding="UTF8",
     )
 
 
@@ -77,6 +78,11 @@ def lost(error: BaseException, connection: psycopg.Connection[Any] | psycopg.Asy
 
 class _PooledConnection(psycopg.Connection[TupleRow]):
     returned_at = 0.0
+
+
+def _outlast_the_pool(connection: _PooledConnection) -> None:
+    connection.execute("SET idle_session_timeout = 0")  # to be idle in the pool is not the role's idleness
+    connection.commit()
 
 
 def _note_return(connection: _PooledConnection) -> None:
@@ -127,12 +133,13 @@ class DB:
 
     def _new_pool(self) -> "ConnectionPool[_PooledConnection]":
         return ConnectionPool(
-            make_conninfo(self.url, fallback_application_name="paceline handler"),
+            make_conninfo(self.url, fallback_application_name="paceline handler", client_encoding="UTF8"),
             connection_class=_PooledConnection,
             min_size=0,
             max_size=4,
             open=True,
             check=_check_if_idle_for_long,
+            configure=_outlast_the_pool,
             reset=_note_return,
         )
 

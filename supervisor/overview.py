@@ -153,7 +153,7 @@ def _cells(line: Line) -> tuple[str, ...]:
         _ago(line.running_for),
         "-" if line.pending is None else str(line.pending),
         _ago(line.oldest_pending),
-        (line.last or "-").replace("\n", " ")[:40],
+        (line.last or "-")[:40],
         _ago(line.last_ago),
     )
 

@@ -16,6 +16,7 @@ import time
 from types import FrameType
 
 from supervisor.errors import JobTimeout
+from supervisor.worker import boottime
 
 STACK_SIGNAL = signal.SIGRTMAX  # a real-time signal: SIGUSR1 and SIGUSR2 are left to handlers
 _STACK_BEFORE_KILL = 1.0  # seconds
@@ -68,10 +69,20 @@ class Deadline:
         self.in_handler = False
         self.fired = False  # JobTimeout was raised in this job's handler, whatever that made of it
         self._timeout, self._stack, self._kill = _Timer(signal.SIGALRM), _Timer(STACK_SIGNAL), _Timer(signal.SIGKILL)
-        faulthandler.register(STACK_SIGNAL, file=sys.stderr, all_threads=True)
+        self._due = 0.0
+        self.stand()
+
+    def stand(self) -> None:
+        """(Re)establish the signal that writes the stack. SIG_IGN in Python's own table marks that it is."""
+        if signal.getsignal(STACK_SIGNAL) != signal.SIG_IGN:
+            faulthandler.unregister(STACK_SIGNAL)
+            signal.signal(STACK_SIGNAL, signal.SIG_IGN)
+            faulthandler.register(STACK_SIGNAL, file=sys.stderr, all_threads=True)
+        signal.setitimer(signal.ITIMER_REAL, 0)  # an alarm that a job left behind
 
     def arm(self, deadline: float) -> None:
         self.fired = False
+        self._due = deadline
         self._kill.set(deadline + self.grace)
         self._stack.set(deadline + self.grace - _STACK_BEFORE_KILL)
         self._timeout.set(deadline)
@@ -82,8 +93,8 @@ class Deadline:
         self._kill.set(0)
 
     def on_alarm(self, signo: int, frame: FrameType | None) -> None:
-        """The handler of SIGALRM: raises once, while the job's handler runs."""
-        if self.in_handler:
+        """The handler of SIGALRM: raises once, while the job's handler runs; not for an alarm of the handler's own."""
+        if self.in_handler and boottime() >= self._due:
             self.in_handler = False
             self.fired = True
             raise JobTimeout
@@ -95,6 +106,8 @@ class NoDeadline(Deadline):
     def __init__(self) -> None:
         self.grace = 0.0
         self.in_handler = self.fired = False
+
+    def stand(self) -> None: ...
 
     def arm(self, deadline: float) -> None: ...
 

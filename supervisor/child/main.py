@@ -12,9 +12,9 @@ import psycopg
 
 from supervisor import report
 from supervisor.child.deadline import Deadline
-from supervisor.child.execution import Claimed, Rest, rest_after
+from supervisor.child.execution import rest_after
 from supervisor.child.poller import Poller
-from supervisor.child.process import Process, inode_of
+from supervisor.child.process import Process
 from supervisor.child.session import Session
 from supervisor.child.takeover import Settling, end_predecessor
 from supervisor.config import Limits
@@ -52,9 +52,8 @@ class Child:
         self.queue = given.worker.queue
         self.slot = ChildSlot(given.slot)
         self.deadline = Deadline(given.limits.grace)
-        self.process = Process(given.socket, self.deadline)
         self.session = Session(given.url, self.queue, self.worker.job_timeout, given.host)
-        self._session_inode = 0
+        self.process = Process(given.socket, self.deadline, self.session)
         self.settling = Settling(self.worker, self.session, self.slot, given.header, self.limits)
         self.poller = Poller(
             self.worker,
@@ -74,11 +73,11 @@ class Child:
     def stopping(self) -> bool:
         return self.process.stop
 
-    def before_job(self, claimed: Claimed) -> None:
-        self._session_inode = inode_of(self.session.fileno())
+    def before_handler(self) -> None:
+        self.process.before_handler()
 
     def after_handler(self) -> None:
-        self.process.after_handler(self.session.fileno(), self._session_inode)
+        self.process.after_handler()
 
     # --- the loop
 
@@ -121,7 +120,7 @@ class Child:
         self.slot.turn(Doing.IDLE, boottime(), boottime())
         try:
             ids = self.poller.fetch()
-            rest = self.poller.work(ids)
+            self.poller.work(ids)
         except psycopg.Error as error:
             if self.session.lost(error):
                 raise
@@ -130,9 +129,8 @@ class Child:
             self.wait(1.0, Doing.IDLE)
             return
         self.faults.over()
-        if rest.seconds > 0:
-            self.rest(rest)
-        elif not ids and not self.done():
+        self.rest()
+        if not ids and self.session.leased and not self.done():
             self.show(Doing.IDLE, "idle")
             self.wait(self.worker.poll_interval, Doing.IDLE, wakes=True)
 
@@ -150,44 +148,36 @@ class Child:
 
     def run_again(self, id: int) -> None:
         """Run a row whose claim was committed and whose handler never began."""
-        claimed = self.poller.resume(id)
-        while claimed:
-            result = self.poller.run(claimed)
-            claimed = self.poller.finalize(claimed, result)
-            self.rest(rest_after(self.worker.throttle, result.status, result.error, result.elapsed))
+        if claimed := self.poller.resume(id):
+            result, _ = self.poller.run(claimed)
+            self.poller.finalize(claimed, result)
+            self.rest()
 
     def keep_the_rate(self) -> None:
         """Rest what is left of the last job's rest, whichever process ran it: a deploy must not break the rate."""
-        part = self.slot.part
         row = self.session.execute("last_finished", queue=self.queue).fetchone()
-        owed = Rest(0.0)
         if row is not None and self.worker.throttle is not None:
             status, ago, elapsed = row
             owed = rest_after(self.worker.throttle, status, None, elapsed)
-            owed = Rest(owed.seconds - ago, owed.reason)
-        left = part.until - boottime()
-        if left > owed.seconds:
-            owed = Rest(left, part.reason.decode("utf-8", "replace"), bool(part.paused))
-        if owed.seconds > 0:
-            self.rest(owed)
+            until = boottime() + owed.seconds - ago
+            if until > self.slot.part.until:  # else the slot knows more: a pause, or what a vendor asked for
+                self.slot.rest(until, owed.reason, paused=False)
+        self.rest()
 
-    def rest(self, rest: Rest) -> None:
-        """Claim nothing for a while, the lease kept. What is left of it survives this process."""
-        if rest.seconds <= 0 or self.done():
+    def rest(self) -> None:
+        """Claim nothing until the slot's rest is over, the lease kept. What is left of it outlives this process."""
+        part = self.slot.part
+        seconds = part.until - boottime()
+        if seconds <= 0 or self.done():
             return
-        until = boottime() + rest.seconds
-        self.slot.rest(until, rest.reason, paused=rest.paused)
-        doing = Doing.PAUSED if rest.paused else Doing.RESTING
-        if rest.seconds > _SHORT_REST:
-            clock = (datetime.now(UTC) + timedelta(seconds=rest.seconds)).strftime(
-                "%H:%M" if rest.paused else "%H:%M:%S"
-            )
-            self.show(doing, f"{doing.name.lower()} until {clock} ({rest.reason})")
-            if rest.paused:
-                log.warning(
-                    "queue %s paused until %s (%s); `kill` its process to end the pause", self.queue, clock, rest.reason
-                )
-        while self.session.leased and not self.done() and (left := until - boottime()) > 0:
+        doing = Doing.PAUSED if part.paused else Doing.RESTING
+        reason = part.reason.decode("utf-8", "replace")
+        if seconds > _SHORT_REST:
+            clock = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%H:%M" if part.paused else "%H:%M:%S")
+            self.show(doing, f"{doing.name.lower()} until {clock} ({reason})")
+            if part.paused:
+                log.warning("queue %s paused until %s (%s); `kill` its process to end it", self.queue, clock, reason)
+        while self.session.leased and not self.done() and (left := part.until - boottime()) > 0:
             self.wait(left, doing)
 
     def wait_for_others(self, seconds: float, doing: Doing) -> bool:

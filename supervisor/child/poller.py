@@ -35,7 +35,7 @@ class Hooks(Protocol):
     def stopping(self) -> bool:
         """No further claim may be sent."""
 
-    def before_job(self, claimed: Claimed) -> None: ...
+    def before_handler(self) -> None: ...
 
     def after_handler(self) -> None:
         """A handler has run: it may have changed anything in this process."""
@@ -47,7 +47,7 @@ class NoHooks:
     def stopping(self) -> bool:
         return False
 
-    def before_job(self, claimed: Claimed) -> None: ...
+    def before_handler(self) -> None: ...
 
     def after_handler(self) -> None: ...
 
@@ -88,7 +88,7 @@ class Poller:
                 return result.status
         return None
 
-    def work(self, ids: Iterable[int]) -> Rest:
+    def work(self, ids: Iterable[int]) -> None:
         """Run these jobs in order, until one asks for a rest, the batch is no longer fresh, or no claim may be sent.
 
         Raises psycopg.Error from a claim: nothing has begun then. A lost session ends it too.
@@ -98,16 +98,12 @@ class Poller:
         while queue and not self.hooks.stopping() and boottime() < stale:
             claimed = self.claim(queue.popleft())
             while claimed:
-                result = self.run(claimed)
-                rest = rest_after(self.worker.throttle, result.status, result.error, result.elapsed)
+                result, rest = self.run(claimed)
                 more = queue and not self.hooks.stopping() and boottime() < stale
                 following = queue.popleft() if more and not rest.seconds and not self.timed_out else 0
                 claimed = self.finalize(claimed, result, following)
-                if rest.seconds > 0:
-                    return rest
-                if self.timed_out or not self.session.leased:
-                    return Rest(0.0)
-        return Rest(0.0)
+                if rest.seconds > 0 or self.timed_out or not self.session.leased:
+                    return
 
     def fetch(self) -> list[int]:
         """The ids of the oldest pending rows, in order."""
@@ -137,21 +133,24 @@ class Poller:
         job = Job(id, self.worker.queue, name, datetime.fromtimestamp(created_at, UTC), callsite)
         return Claimed(job, args or "{}", latency, sent + self.worker.job_timeout)
 
-    def run(self, claimed: Claimed) -> Result:
-        """Dispatch, and tell of a fault. The slot knows the result before anything else is done."""
+    def run(self, claimed: Claimed) -> tuple[Result, Rest]:
+        """Dispatch, and tell of a fault. The slot knows the result, and the rest, before anything else is done."""
         job = claimed.job
         self.slot.begin(job.id, job.name, claimed.deadline - self.worker.job_timeout, claimed.deadline)
         set_title(f"{job.queue} {job.name} id={job.id}")
-        self.hooks.before_job(claimed)
+        self.hooks.before_handler()
         result = self.execution.dispatch(claimed)
         self.slot.end(result.status)
+        rest = rest_after(self.worker.throttle, result.status, result.error, result.elapsed)
+        if rest.seconds > 0:
+            self.slot.rest(boottime() + rest.seconds, rest.reason, paused=rest.paused)
         self.hooks.after_handler()
         self.timed_out = self.timed_out or result.timed_out
         if result.error is not None:
             self._report(job, result)
         else:
             self._rate_limited = False
-        return result
+        return result, rest
 
     def _report(self, job: Job, result: Result) -> None:
         again = self._rate_limited and isinstance(result.error, RateLimited)

@@ -7,10 +7,12 @@ import os
 import select
 import signal
 import socket
+import sys
 from contextlib import suppress
 from types import FrameType
 
 from supervisor.child.deadline import Deadline
+from supervisor.child.session import Session
 
 _LONGEST_WAIT = 86_400.0  # seconds: poll() counts milliseconds in an int; whoever waits longer waits again
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -20,15 +22,17 @@ EXIT_DESCRIPTORS = 70  # a job's handler closed descriptors that are the child's
 class Process:
     """This process's signals and descriptors. `stop` is set by SIGTERM, SIGINT or SIGHUP: finish the job, then exit."""
 
-    def __init__(self, parent: socket.socket, deadline: Deadline) -> None:
+    def __init__(self, parent: socket.socket, deadline: Deadline, session: Session) -> None:
         self.stop = False
-        self._parent = parent
+        self._parent, self._deadline, self._session = parent, deadline, session
         # The C-level handler writes here, so that a signal that arrives just before the wait ends the wait.
-        self._signalled, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._wakeup_fd = write_end
-        self._guarded = [(fd, inode_of(fd)) for fd in (2, parent.fileno(), self._signalled, write_end)]
-        parent.setblocking(False)
+        self._signalled, self._wakeup_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        guarded = (0, 1, 2, parent.fileno(), self._signalled, self._wakeup_fd)
+        self._inodes = {fd: inode_of(fd) for fd in guarded}
+        self._streams = sys.stdout, sys.stderr
         self._handlers = {**dict.fromkeys(_STOP_SIGNALS, self._record), signal.SIGALRM: deadline.on_alarm}
+        parent.setblocking(False)
+        os.register_at_fork(after_in_child=self._give_up)
         self.stand()
 
     def stand(self) -> None:
@@ -36,22 +40,39 @@ class Process:
         for signo, handler in self._handlers.items():
             if signal.getsignal(signo) != handler:  # asking is ten times as quick as setting
                 signal.signal(signo, handler)
+        self._deadline.stand()
         signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
         if signal.pthread_sigmask(signal.SIG_BLOCK, ()):
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
+    def _give_up(self) -> None:
+        """In a process that a job's handler forks: nothing of the engine's is its own.
+
+        It ends by SIGTERM like any other, and must not hold the lease's session open when this one is gone.
+        """
+        signal.set_wakeup_fd(-1)
+        for signo in self._handlers:
+            signal.signal(signo, signal.SIG_DFL)
+        for fd in (self._session.fileno(), self._parent.detach(), self._signalled, self._wakeup_fd):
+            with suppress(OSError):
+                os.close(fd)
+
     def _record(self, signo: int, frame: FrameType | None) -> None:
         self.stop = True
 
-    def after_handler(self, session: int, session_inode: int) -> None:
+    def before_handler(self) -> None:
+        self._inodes_now = {**self._inodes, self._session.fileno(): inode_of(self._session.fileno())}
+
+    def after_handler(self) -> None:
         """Undo what a job's handler may have done to this process, or leave it.
 
         Where the handler closed our descriptors, their numbers may by now be other files': nothing can be
         written safely, so the replacement ends the row, from the slot.
         """
-        for fd, inode in (*self._guarded, (session, session_inode)):
-            if fd >= 0 and inode_of(fd) != inode:
-                os._exit(EXIT_DESCRIPTORS)
+        sys.stdout, sys.stderr = self._streams
+        changed = any(inode_of(fd) != inode for fd, inode in self._inodes_now.items())
+        if changed or any(stream is not None and stream.closed for stream in self._streams):
+            os._exit(EXIT_DESCRIPTORS)
         self.stand()
 
     def empty_socket(self) -> bool:

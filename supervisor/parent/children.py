@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from supervisor.child.main import Given, main
@@ -64,6 +64,11 @@ class Children:
         child = self._by_queue.get(queue)
         if child is not None and child.doing is Doing.STANDBY:
             child.wake()
+
+    def note_timeouts(self, shown: Mapping[str, float]) -> None:
+        """Remember the largest job_timeout that a session of each queue has shown."""
+        for child in self.all:
+            child.slot.parent.timeout = max(child.slot.parent.timeout, shown.get(child.queue, 0.0))
 
     def standing_by(self) -> list[str]:
         return [child.queue for child in self.all if child.doing is Doing.STANDBY and child.pid]

@@ -128,12 +128,12 @@ class Helpers:
             await asyncio.wait(self._reports, timeout=limit)
 
     async def try_command(self, arguments: list[str], env: Mapping[str, str], limit: float) -> tuple[int, str]:
-        """Run this Python with `arguments`; (exit code, what it wrote to standard error)."""
+        """Run this Python with `arguments`, argv[0] among them; (exit code, what it wrote to standard error)."""
 
         def work(pipe: int) -> NoReturn:
             os.dup2(pipe, 2)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **env})
+            os.execve(sys.executable, arguments, {**os.environ, **env})
 
         code, answer = await self.ask(work, limit)
         return code, answer.decode("utf-8", "replace").strip()

@@ -34,9 +34,7 @@ class Listener:
         header.booted_at = header.booted_at or now
         if self._met or sessions.parents - {self._token}:
             header.met_at, self._met = now, False
-        for child in self._children.all:
-            shown = sessions.timeouts.get(child.queue, 0.0)
-            child.slot.parent.timeout = max(child.slot.parent.timeout, shown)
+        self._children.note_timeouts(sessions.timeouts)
 
     async def run(self) -> None:
         while True:

@@ -34,5 +34,4 @@ class StandbyWatch:
         for queue, free, _ in rows:
             if free:
                 self._children.wake_standby(queue)
-        for child in self._children.all:
-            child.slot.parent.timeout = max(child.slot.parent.timeout, shown.get(child.queue, 0.0))
+        self._children.note_timeouts(shown)

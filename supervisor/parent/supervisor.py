@@ -26,6 +26,7 @@ from supervisor.titles import set_title
 from supervisor.worker import boottime
 
 REEXEC = "_PACELINE_REEXEC"  # "PID:TOKEN" for the program that this process becomes
+TRY_ONLY = "_PACELINE_TRY_ONLY"  # set: load everything, check that it could start, and exit
 _CONCERN_RETRY = 5.0  # seconds after a bug in a concern
 _LAST_WORDS = 5.0  # seconds at the end for rows and events
 _LOAD_LIMIT = 60.0  # seconds for new code to load
@@ -185,9 +186,8 @@ class Supervisor:
     async def _reload(self) -> None:
         """Load the new code in a process of its own; only if it loads, drain and become it."""
         log.info("SIGHUP: loading the new code")
-        env = {"PACELINE_REGISTRY": self.settings.registry}
         try:
-            code, output = await self.helpers.try_command(["-m", "supervisor", "schedule"], env, _LOAD_LIMIT)
+            code, output = await self.helpers.try_command(sys.orig_argv, {TRY_ONLY: "1"}, _LOAD_LIMIT)
         except (TimeoutError, OSError) as error:
             code, output = 1, str(error)
         self._reloading = None

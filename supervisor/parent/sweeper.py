@@ -5,6 +5,7 @@ import logging
 
 from supervisor import log, status
 from supervisor.config import Limits
+from supervisor.lease import Sessions
 from supervisor.parent.children import Children
 from supervisor.parent.helper import Helpers, ParentOutage
 from supervisor.parent.session import UNREACHABLE, Session
@@ -26,6 +27,8 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Safe because deadlines are enforced by killing: past its queue's largest timeout, a row has no process."""
+        [(now, names)] = await self._session.execute("sessions")
+        self._children.note_timeouts(Sessions.read(now, names).timeouts)
         served = self._children.all
         limits = [
             max(child.worker.job_timeout, child.slot.parent.timeout) + self._limits.sweep_margin for child in served

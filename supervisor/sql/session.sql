@@ -10,6 +10,7 @@ FROM (VALUES
   ('transaction_timeout', '0'),  -- since 17
   ('idle_session_timeout', '0'),
   ('idle_in_transaction_session_timeout', '0'),
+  ('extra_float_digits', '1'),  -- or epochs are rounded
   ('tcp_keepalives_idle', '10'),
   ('tcp_keepalives_interval', '5'),
   ('tcp_keepalives_count', '3'),
