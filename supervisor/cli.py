@@ -78,7 +78,7 @@ def _complain(text: str, code: int) -> int:
 
 
 def _leave(signo: int, frame: FrameType | None) -> None:
-    sys.exit(0)
+    os._exit(0)  # not by an exception, which whatever is being imported could catch
 
 
 def _refuse_other_supervisor() -> None:

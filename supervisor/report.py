@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 
 import sentry_sdk
-from sentry_sdk.integrations.logging import LoggingIntegration
 
 from supervisor.log import log
 
@@ -28,8 +27,11 @@ def start(dsn: str | None) -> None:
         return
     sentry_sdk.init(
         dsn=dsn,
-        integrations=[LoggingIntegration(level=None, event_level=None)],
+        # None of them: they turn log records into events, drop an error that comes twice, and put the command
+        # line (a password may stand there), programs run and requests made into every event.
+        default_integrations=False,
         auto_enabling_integrations=False,
+        max_breadcrumbs=0,
         auto_session_tracking=False,
         include_local_variables=False,  # a stack's variables hold tokens and answers
         send_default_pii=False,

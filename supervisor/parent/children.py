@@ -131,8 +131,8 @@ class Children:
         stopped = child.phase is Phase.STOPPED
         if ended is Ended.REPLACED and not stopped:
             log.info("queue %s: process finished, replaced", child.queue)
-        elif ended is not Ended.REPLACED and not (stopped and child.killed_for and not job):
-            self._tell_of(child, ended, job)  # but not of a frozen one that the drain has killed
+        elif ended is not Ended.REPLACED and not (stopped and child.killed_for):
+            self._tell_of(child, ended, job)  # but not of one that the drain has killed
         self.look()
 
     def _tell_of(self, child: ChildProcess, ended: Ended, job: int) -> None:
