@@ -22,7 +22,7 @@ _LIBPQ = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-_IDLE_CHECK = 30.0  # seconds in the pool after which a connection is asked before it is lent
+_IDLE_CHECK = 1.0  # seconds in the pool after which a connection is asked before it is lent: the server may have gone
 
 
 def check_url(url: str) -> str:

@@ -37,6 +37,7 @@ class Children:
         while not all(child.phase is Phase.STOPPED for child in self.all):
             now = boottime()
             self.board.header.turned = now
+            self.reap()  # also unasked: a full self-pipe loses a SIGCHLD
             self._start_due(now)
             self._note_ready()
             self._kill_overdue(now)

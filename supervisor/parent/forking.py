@@ -33,13 +33,13 @@ class Forker:
         stand; it unblocks them.
         """
         parent = os.getpid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:
             pid = os.fork()
             if pid == 0:
                 self._become(run, keep, parent)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return pid
 
     def _become(self, run: Callable[[], int], keep: Collection[int], parent: int) -> None:

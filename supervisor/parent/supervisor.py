@@ -180,7 +180,7 @@ class Supervisor:
             self.children.force(f"a second {name}")
 
     def _on_reload(self) -> None:
-        if self._reloading is None and self._stop_since is None:
+        if self._reloading is None and self._stop_since is None and not self.reload:
             self._reloading = asyncio.create_task(self._reload())
 
     async def _reload(self) -> None:

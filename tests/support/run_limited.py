@@ -1,5 +1,6 @@
 """`paceline run` with smaller limits, for what would take minutes: a program for `run_supervisor(python=...)`."""
 
+import argparse
 import os
 import sys
 from collections.abc import Mapping
@@ -19,8 +20,11 @@ def program(directory: Path, **limits: float) -> str:
 
 
 def main(limits: Mapping[str, float]) -> None:
-    queues = tuple(sys.argv[4:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("queues", nargs="*")
+    parser.add_argument("--drain-timeout", type=float)
+    given = parser.parse_args(sys.argv[4:])
     url, registry = os.environ["DATABASE_URL"], os.environ["PACELINE_REGISTRY"]
+    settings = Settings(url=url, registry=registry, drain_timeout=given.drain_timeout, limits=Limits(**limits))  # type: ignore[arg-type]
     log.start("text")
-    settings = Settings(url=url, registry=registry, queues=queues, limits=Limits(**dict(limits)))  # type: ignore[arg-type]
-    sys.exit(supervisor.run(settings, load_registry(registry, url).only(queues)))
+    sys.exit(supervisor.run(settings, load_registry(registry, url).only(given.queues)))
