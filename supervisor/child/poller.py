@@ -104,6 +104,8 @@ class Poller:
                 claimed = self.finalize(claimed, result, following)
                 if rest.seconds > 0 or self.timed_out or not self.session.leased:
                     return
+                if following and not claimed:
+                    return  # locked or gone: the order is looked at anew, so that nothing passes a row by
 
     def fetch(self) -> list[int]:
         """The ids of the oldest pending rows, in order."""

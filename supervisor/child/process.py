@@ -29,10 +29,12 @@ class Process:
         self._signalled, self._wakeup_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         guarded = (0, 1, 2, parent.fileno(), self._signalled, self._wakeup_fd)
         self._inodes = {fd: inode_of(fd) for fd in guarded}
+        self._inodes_now: dict[int, int] = {}  # the same and the session's, while a handler runs
+        self._mask: set[int] = set()  # what was blocked before a handler's fork
         self._streams = sys.stdout, sys.stderr
         self._handlers = {**dict.fromkeys(_STOP_SIGNALS, self._record), signal.SIGALRM: deadline.on_alarm}
         parent.setblocking(False)
-        os.register_at_fork(after_in_child=self._give_up)
+        os.register_at_fork(before=self._block, after_in_parent=self._unblock, after_in_child=self._give_up)
         self.stand()
 
     def stand(self) -> None:
@@ -45,17 +47,31 @@ class Process:
         if signal.pthread_sigmask(signal.SIG_BLOCK, ()):
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
+    def _block(self) -> None:
+        # A SIGTERM right after a handler's fork would be taken by _record, and be lost when that is taken away.
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._handlers)
+
+    def _unblock(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
     def _give_up(self) -> None:
         """In a process that a job's handler forks: nothing of the engine's is its own.
 
         It ends by SIGTERM like any other, and must not hold the lease's session open when this one is gone.
+        Once: in its own forks the numbers are other files', the signal handlers its own; so are those here that
+        the job's handler has set or reused.
         """
-        signal.set_wakeup_fd(-1)
-        for signo in self._handlers:
-            signal.signal(signo, signal.SIG_DFL)
-        for fd in (self._session.fileno(), self._parent.detach(), self._signalled, self._wakeup_fd):
-            with suppress(OSError):
+        if self._handlers:
+            signal.set_wakeup_fd(-1)
+        for signo, handler in self._handlers.items():
+            if signal.getsignal(signo) == handler:
+                signal.signal(signo, signal.SIG_DFL)
+        for fd, inode in self._inodes_now.items():
+            if fd > 2 and inode_of(fd) == inode:
                 os.close(fd)
+        self._parent.detach()
+        self._handlers, self._inodes_now = {}, {}
+        self._unblock()
 
     def _record(self, signo: int, frame: FrameType | None) -> None:
         self.stop = True

@@ -5,6 +5,8 @@ The rule itself is lease.verdict; here are its looks at the database and its wai
 
 from collections.abc import Callable
 
+import psycopg
+
 from supervisor import lease, log
 from supervisor import status as statuses
 from supervisor.child.session import Session
@@ -27,7 +29,12 @@ def end_predecessor(session: Session, slot: ChildSlot) -> None:
         return
     cause = slot.slot.parent.interrupted.decode("utf-8", "replace") or statuses.interrupted()
     status = part.result.decode("utf-8", "replace") if part.ended else cause
-    if lease.interrupt(session.connection, part.running, status):
+    try:
+        ended = lease.interrupt(session.connection, part.running, status)
+    except (psycopg.DataError, psycopg.IntegrityError):
+        status = statuses.UNSTORABLE
+        ended = lease.interrupt(session.connection, part.running, status)
+    if ended:
         log.fields({"queue": session.queue, "job": part.name.decode(), "id": part.running, "status": status})
     slot.settled()
 

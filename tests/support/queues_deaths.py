@@ -81,15 +81,15 @@ def deaf(ctx: Context, args: dict[str, Any]) -> str:
         time.sleep(60)
 
 
-def _note_threads(file: str) -> None:
+def _note_threads() -> None:
     if os.getpid() == _parent:
         threads = len(list(Path("/proc/self/task").iterdir()))
-        with Path(file).open("a") as lines:
+        with Path(os.environ["TEST_FORKS"]).open("a") as lines:
             lines.write(f"{threads}\n")
 
 
-if forks := os.environ.get("TEST_FORKS"):
-    os.register_at_fork(before=lambda: _note_threads(forks))
+if "TEST_FORKS" in os.environ:
+    os.register_at_fork(before=_note_threads)
 
 registry: list[Callable[[DB], Worker]] = [new_worker, new_doomed_worker, quick.new_worker, *ledger.new_workers]
 schedule: list[Scheduled] = []
