@@ -1,6 +1,7 @@
 """Connections: the engine's own sessions, and `DB`, the lazy pool that handlers and callers use."""
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,8 @@ def check_url(url: str) -> str:
     try:
         conninfo_to_dict(url)
     except psycopg.Error as error:
-        raise UsageError(f"DATABASE_URL is no libpq URI: {' '.join(str(error).split())}") from None
+        reason = re.sub('".*"', "...", " ".join(str(error).split()))  # libpq quotes the URI, password and all
+        raise UsageError(f"DATABASE_URL is no libpq URI: {reason}") from None
     return url
 
 

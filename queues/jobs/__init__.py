@@ -10,11 +10,20 @@ RETENTION_DAYS = 30
 
 
 def new_worker(db: DB) -> Worker:
-    days = float(os.environ.get("JOBS_RETENTION_DAYS") or RETENTION_DAYS)
-    if not days > 0:
-        raise ValueError("JOBS_RETENTION_DAYS must be more than 0")
     return Worker(
         queue="jobs",
-        handlers={"jobs.CleanUpQueues": partial(clean_up_queues, db=db, retention_days=days)},
+        handlers={"jobs.CleanUpQueues": partial(clean_up_queues, db=db, retention_days=retention_days())},
         job_timeout=1800,
     )
+
+
+def retention_days() -> float:
+    """JOBS_RETENTION_DAYS, by default RETENTION_DAYS. Raises ValueError."""
+    given = os.environ.get("JOBS_RETENTION_DAYS") or str(RETENTION_DAYS)
+    try:
+        days = float(given)
+    except ValueError:
+        days = 0.0
+    if not 0 < days < 100_000:
+        raise ValueError(f"JOBS_RETENTION_DAYS={given}: a number of days, more than 0")
+    return days

@@ -23,6 +23,7 @@ def _clean_up(db: DB, queue: str, seconds: float) -> int:
     deleted = 0
     while True:
         with db.connection() as connection:
+            connection.execute("SET LOCAL TimeZone TO 'UTC'")  # an older table's times have no zone and are in UTC
             parameters = {"queue": queue, "seconds": seconds, "batch": BATCH}
             batch = connection.execute(_CLEAN_UP, parameters).rowcount
         deleted += batch
