@@ -138,30 +138,26 @@ def _checked_args(registry: Registry, queue: str, name: str, text: str) -> dict[
 def schedule(arguments: Namespace) -> int:
     registry = load_registry(arguments.registry, _NO_DATABASE)
     now = datetime.now(UTC)
-    found = [(entry, _ticks_of(entry, now)) for entry in registry.schedule]
+    found = [(entry, *_coming(entry, now)) for entry in registry.schedule]
     if arguments.json:
         days = [
-            {
-                "queue": entry.queue,
-                "name": entry.name,
-                "args": dict(entry.args),
-                "ticks": [t.isoformat() for t in times],
-            }
-            for entry, times in found
+            {"queue": entry.queue, "name": entry.name, "args": args, "ticks": [t.isoformat() for t in times]}
+            for entry, args, times in found
         ]
         print(json.dumps(days, indent=2))
         return 0
     rows = [("QUEUE", "JOB", "IN 24 H", "NEXT (UTC)")]
-    for entry, times in found:
+    for entry, _, times in found:
         shown = ", ".join(f"{t:%H:%M}" for t in times[:5]) + (" ..." if len(times) > 5 else "")
         rows.append((entry.queue, entry.name, str(len(times)), shown or "not in the coming day"))
     print(table(rows))
     return 0
 
 
-def _ticks_of(entry: Scheduled, now: datetime) -> list[datetime]:
+def _coming(entry: Scheduled, now: datetime) -> tuple[Any, list[datetime]]:
+    """The args as they would be enqueued, and the ticks of the coming day. PacelineError names a failing entry."""
     try:
-        return list(ticks(entry, now, _DAY))
+        return json.loads(encode(entry.args)), list(ticks(entry, now, _DAY))
     except Exception as error:  # noqa: BLE001 - the edge: a predicate is the user's code
         raise PacelineError(f"schedule entry {entry.queue} {entry.name}: {type(error).__name__}: {error}") from None
 
