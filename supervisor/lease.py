@@ -43,6 +43,7 @@ class Witness:
 
     booted_at: float  # this parent's first look
     met_at: float  # when it last saw another parent of this database; 0 = never
+    listening_since: float = math.inf  # it has listened without a break since then; inf = it does not listen
 
 
 def alone(started_at: float, witness: Witness) -> bool:
@@ -62,7 +63,9 @@ def verdict(
 
     Alone, and having looked for `settle` seconds (a living host is back within that after a database
     restart): the row belongs to a dead process. It is interrupted, but for the `intent`: the row that
-    this queue's last child meant to claim, whose handler never began; that one is run.
+    this queue's last child meant to claim, whose handler never began; that one is run, if this parent
+    has listened since before the row's start. While it did not, a host that it never met may have claimed
+    the row, begun it and died.
     Not alone: its process may have lost only its session and be running still. The row is left until
     that host's kernel has enforced its deadline; then it is interrupted.
     """
@@ -71,7 +74,8 @@ def verdict(
     if alone(left.started_at, witness):
         if looked < settle:
             return Verdict.WAIT
-        return Verdict.RUN if left.id == intent else Verdict.INTERRUPT
+        mine = left.id == intent and witness.listening_since <= left.started_at
+        return Verdict.RUN if mine else Verdict.INTERRUPT
     passed = now >= row_deadline(left.started_at, timeout, grace)
     return Verdict.INTERRUPT if passed else Verdict.WAIT
 

@@ -52,7 +52,7 @@ class Header(ctypes.Structure):
         ("booted_at", ctypes.c_double),  # by the server's clock: the parent's first look
         ("met_at", ctypes.c_double),  # by the server's clock: it last saw another parent; 0 = never
         ("turned", ctypes.c_double),  # the parent's loop last turned
-        ("listening_since", ctypes.c_double),  # 0 = not listening
+        ("listening_since", ctypes.c_double),  # by the server's clock, without a break; 0 = not listening
         ("deaf_since", ctypes.c_double),  # 0 = listening
         ("draining", ctypes.c_int64),
         ("token", ctypes.c_char * 64),

@@ -131,7 +131,11 @@ class Poller:
             return None
         id, name, args, callsite, created_at, latency = row
         if boottime() - sent > _REDATE:
-            return self.resume(id)
+            try:
+                return self.resume(id)
+            except psycopg.Error as error:
+                if self.session.lost(error):
+                    raise  # else it runs as it is dated: its deadline counts from before that
         job = Job(id, self.worker.queue, name, datetime.fromtimestamp(created_at, UTC), callsite)
         return Claimed(job, args or "{}", latency, sent + self.worker.job_timeout)
 

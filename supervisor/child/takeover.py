@@ -3,6 +3,7 @@
 The rule itself is lease.verdict; here are its looks at the database and its waits.
 """
 
+import math
 from collections.abc import Callable
 
 import psycopg
@@ -55,7 +56,11 @@ class Settling:
         while left := lease.left_started(self.session.connection, self.worker.queue):
             waiting = False
             sessions = self._look()
-            witness = Witness(self.header.booted_at, max(self.header.met_at, self._met_at))
+            witness = Witness(
+                self.header.booted_at,
+                max(self.header.met_at, self._met_at),
+                self.header.listening_since or math.inf,
+            )
             timeout = self._largest_timeout(sessions)
             for row in left:
                 decision = lease.verdict(

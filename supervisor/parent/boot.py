@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from supervisor import db
 from supervisor.config import Registry, Settings
@@ -23,14 +24,18 @@ class Boot:
         self._settings, self._registry, self._session, self._helpers = settings, registry, session, helpers
         self._outage = ParentOutage("boot: waiting for the database", helpers)
 
-    async def check(self) -> str:
-        """The server's version, once it is there and everything is as it must be. PacelineError otherwise."""
+    async def check(self, attend: Callable[[], Awaitable[None]]) -> str:
+        """The server's version, once it is there and everything is as it must be. PacelineError otherwise.
+
+        `attend` makes this parent known to others, and others to it, before any child may claim.
+        """
         while True:
             try:
                 version = await self._check_server()
                 await self._refuse_transaction_pooler()
                 await self._check_schema()
                 await self._check_budget()
+                await attend()
                 self._outage.over()
                 return version
             except UNREACHABLE as error:

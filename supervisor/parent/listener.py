@@ -1,6 +1,6 @@
 """The parent's ear: LISTEN on `jobs` wakes children, and on `jobs_control` tells of leases and other parents.
 
-LISTEN is a hint: every child polls as well. The connection is pinged when silent; lost, it is opened
+LISTEN is a hint: every child polls as well. The connection is pinged every few seconds; lost, it is opened
 again within a second, and every child is woken once.
 """
 
@@ -25,9 +25,10 @@ class Listener:
         self._outage = ParentOutage("LISTEN", helpers)
         self._token = header.token.decode()
         self._met = False  # a hello was heard since the last look
+        self._looked = 0.0
 
-    async def look(self) -> None:
-        """Note the other parents and the timeouts that sessions show; the first look dates the boot."""
+    async def look(self) -> float:
+        """Note the other parents and the timeouts that sessions show; the first look dates the boot. Server's time."""
         [(now, names)] = await self._session.execute("sessions")
         sessions = Sessions.read(now, names)
         header = self._header
@@ -35,6 +36,8 @@ class Listener:
         if self._met or sessions.parents - {self._token}:
             header.met_at, self._met = now, False
         self._children.note_timeouts(sessions.timeouts)
+        self._looked = boottime()
+        return sessions.now
 
     async def run(self) -> None:
         while True:
@@ -48,40 +51,44 @@ class Listener:
                 self._outage.failed(error)
             await asyncio.sleep(_RETRY)
 
-    async def _listen(self) -> None:
-        """Hear until the connection is lost, which raises what UNREACHABLE lists."""
+    async def attend(self) -> None:
+        """LISTEN, say hello, and look: from here on no parent goes unmet. Raises what UNREACHABLE lists."""
         connection = await self._session.connection()
         connection.add_notify_handler(self._heard)
         await self._session.call(lambda c: c.execute("LISTEN jobs"))
         await self._session.call(lambda c: c.execute("LISTEN jobs_control"))
         await self._session.execute("say_hello", token=self._token)
-        await self.look()
-        self._header.listening_since, self._header.deaf_since = boottime(), 0.0
+        self._header.listening_since, self._header.deaf_since = await self.look(), 0.0
+
+    async def _listen(self) -> None:
+        """Hear until the connection is lost, which raises what UNREACHABLE lists."""
+        if not self._header.listening_since:  # the boot has done it once
+            await self.attend()
+        connection = await self._session.connection()
         self._outage.over()
         self._children.wake_all()  # for what was enqueued while nobody listened
         while True:
-            if not await self._hear(connection):
-                await self.look()  # the ping
+            await self._hear(connection, self._looked + self._ping - boottime())
+            # The ping, which is due however much is heard: it is by looking that other parents are met.
+            if self._met or boottime() >= self._looked + self._ping:
+                await self.look()
 
-    async def _hear(self, connection: Connection) -> bool:
-        """Wait for the server to say something, and act on it; False after `ping` seconds of silence."""
+    async def _hear(self, connection: Connection, seconds: float) -> None:
+        """Wait at most `seconds` for the server to say something, and act on it."""
         self._take(connection)  # what came along with an earlier answer is in the buffer, and wakes no wait
         loop = asyncio.get_running_loop()
         spoken = asyncio.Event()
         descriptor = connection.fileno()
         loop.add_reader(descriptor, spoken.set)
         try:
-            async with asyncio.timeout(self._ping):
+            async with asyncio.timeout(seconds):
                 await spoken.wait()
         except TimeoutError:
-            return False
+            return
         finally:
             loop.remove_reader(descriptor)
         connection.pgconn.consume_input()  # raises OperationalError when the server is gone
         self._take(connection)
-        if self._met:
-            await self.look()
-        return True
 
     def _take(self, connection: Connection) -> None:
         while notify := connection.pgconn.notifies():

@@ -126,7 +126,7 @@ class Supervisor:
 
     async def _boot(self) -> str | None:
         """Check until the database is there; None if told to stop meanwhile. Raises PacelineError."""
-        check = asyncio.create_task(self._check())
+        check = asyncio.create_task(self.boot.check(self.listener.attend))
         stop = asyncio.create_task(self._stopped.wait())
         await asyncio.wait({check, stop}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
@@ -135,11 +135,6 @@ class Supervisor:
         check.cancel()
         await asyncio.wait({check}, timeout=0.1)
         return None
-
-    async def _check(self) -> str:
-        version = await self.boot.check()
-        await self.listener.look()
-        return version
 
     def _announce(self, version: str) -> Callable[[], Awaitable[None]]:
         async def announce() -> None:

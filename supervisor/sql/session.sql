@@ -14,6 +14,7 @@ FROM (VALUES
   ('tcp_keepalives_idle', '10'),
   ('tcp_keepalives_interval', '5'),
   ('tcp_keepalives_count', '3'),
+  ('tcp_user_timeout', '30s'),  -- keepalives do not run while the server's words are not acknowledged
   ('client_connection_check_interval', '10s')
 ) AS wanted(name, value)
 WHERE current_setting(wanted.name, true) IS NOT NULL

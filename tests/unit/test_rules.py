@@ -180,7 +180,7 @@ def test_a_throttle_that_raises_is_a_minutes_rest_and_says_why() -> None:
 
 # Rows left started
 
-NEVER = Witness(booted_at=1000.0, met_at=0.0)
+NEVER = Witness(booted_at=1000.0, met_at=0.0, listening_since=1000.0)
 
 
 def judge(
