@@ -1,0 +1,172 @@
+"""`paceline status`: what a person and a script read of every queue; the service may be gone, or its database."""
+
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+from signal import SIGKILL
+from typing import Any
+
+import pytest
+
+from tests.support.preloaded import Preloaded
+from tests.support.relay import Relay
+from tests.support.rows import Rows
+from tests.support.supervised import Paceline, RunSupervisor
+from tests.support.wait import eventually
+
+HEADINGS = ["QUEUE", "STATE", "HOST", "PID", "JOB", "FOR", "PENDING", "OLDEST", "LAST", "AGO"]
+HOST = os.environ.get("HOSTNAME") or socket.gethostname()
+
+
+@pytest.fixture(scope="module")
+def preloaded() -> Iterator[Preloaded]:
+    with Preloaded() as opened:
+        yield opened
+
+
+@pytest.fixture
+def run_paceline(preloaded: Preloaded, database_in_use: str) -> Paceline:
+    """As everywhere, but forked from a loaded process: there are many of them here."""
+    return preloaded.for_database(database_in_use)
+
+
+def as_json(run_paceline: Paceline, url: str | None = None) -> dict[str, Any]:
+    done = run_paceline("status", "--json", url=url)
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def queues(run_paceline: Paceline, url: str | None = None) -> dict[str, dict[str, Any]]:
+    return {line["queue"]: line for line in as_json(run_paceline, url)["queues"]}
+
+
+@pytest.mark.slow
+def test_status_tells_what_each_queue_does(run_supervisor: RunSupervisor, run_paceline: Paceline, rows: Rows) -> None:
+    """One that works, one that is idle, one that nobody serves: as JSON, and as a table with a line for each."""
+    sup = run_supervisor("sleeps", "quick")
+    done = rows.insert("quick", "quick.Fail", {"text": "no"})
+    running = rows.insert("sleeps", "sleeps.Forever")
+    rows.insert("sleeps", "sleeps.Forever", age=100)
+    rows.insert("nobody", "nobody.Job", age=7_300)  # FAULTS 35
+    eventually(lambda: rows.status(done) == "fail: no" and rows.status(running) == "started")
+
+    found = as_json(run_paceline)
+    assert found["database"]["trouble"] is None
+    assert found["database"]["name"].endswith(rows.execute("SELECT '/' || current_database()")[0][0])
+    assert found["parents"] == [{"host": HOST, "pid": sup.pid, "state": "running", "listening": "listening"}]
+    nobody, quick, sleeps = found["queues"]
+    assert (quick["state"], quick["host"], quick["pid"]) == ("idle", HOST, sup.child("quick").pid)
+    assert (quick["last"], quick["last_outcome"], quick["pending"], quick["job"]) == ("fail: no", "fail", 0, None)
+    assert 0 <= quick["last_ago"] < 60
+    assert (sleeps["state"], sleeps["pid"]) == ("working", sup.child("sleeps").pid)
+    assert (sleeps["job"], sleeps["job_id"], sleeps["pending"]) == ("sleeps.Forever", running, 1)
+    assert 0 <= sleeps["running_for"] < 60
+    assert 100 <= sleeps["oldest_pending"] < 160
+    assert (nobody["state"], nobody["host"], nobody["pid"], nobody["pending"]) == ("not served", None, None, 1)
+
+    text = run_paceline("status")
+    assert (text.returncode, text.stderr) == (0, "")
+    database, parent, headings, *lines = text.stdout.splitlines()
+    assert database == f"database {found['database']['name']}"
+    assert parent == f"parent {HOST} pid {sup.pid}: running, listening"
+    assert headings.split() == HEADINGS
+    cells = [re.split(r"  +", line) for line in lines]
+    assert cells[0] == ["nobody", "not served", "-", "-", "-", "-", "1", "2h", "-", "-"]
+    assert cells[1][:8] == ["quick", "idle", HOST, str(quick["pid"]), "-", "-", "0", "-"]
+    assert cells[1][8] == "fail: no"
+    assert cells[2][:5] == ["sleeps", "working", HOST, str(sleeps["pid"]), f"sleeps.Forever {running}"]
+    sup.signal(SIGKILL)  # no drain: its job takes for ever
+
+
+@pytest.mark.slow
+def test_status_shows_a_queue_that_backs_off(run_supervisor: RunSupervisor, run_paceline: Paceline, rows: Rows) -> None:
+    """FAULTS 21."""
+    sup = run_supervisor("crash", "quick")
+    rows.insert_many(3, "crash", "crash.Exit")
+    eventually(lambda: "(3 deaths)" in sup.log())
+    found = queues(run_paceline)
+    assert re.fullmatch(r"backing off [012]s \(exit 3, 3 deaths\)", found["crash"]["state"])
+    assert found["crash"]["pid"] is None
+    assert found["quick"]["state"] == "idle"
+
+
+@pytest.mark.slow
+def test_status_shows_this_host_with_the_database_gone(
+    run_supervisor: RunSupervisor, run_paceline: Paceline, rows: Rows, relay: Relay
+) -> None:
+    sup = run_supervisor("sleeps", "quick", url=relay.url)
+    running = rows.insert("sleeps", "sleeps.Forever")
+    eventually(lambda: rows.status(running) == "started")
+    eventually(lambda: "sleeps.Forever" in sup.child("sleeps").title)
+    relay.refuse()
+    relay.cut()
+    eventually(lambda: sup.child("quick").title == "paceline: quick waiting for the database")
+    eventually(lambda: "ERROR LISTEN" in sup.log())
+    found = as_json(run_paceline, relay.url)
+    assert found["database"]["trouble"].startswith("unreachable: ")
+    assert [(parent["pid"], parent["state"]) for parent in found["parents"]] == [(sup.pid, "running")]
+    assert re.fullmatch(r"not listening for \d+s", found["parents"][0]["listening"])
+    by_queue = {line["queue"]: line for line in found["queues"]}
+    assert (by_queue["quick"]["state"], by_queue["quick"]["pending"]) == ("waiting for the database", None)
+    assert (by_queue["sleeps"]["state"], by_queue["sleeps"]["job_id"]) == ("working", running)
+    text = run_paceline("status", url=relay.url)
+    assert (text.returncode, text.stderr) == (0, "")
+    assert f"sleeps.Forever {running}" in text.stdout
+    assert len(text.stdout.splitlines()) == 5
+    sup.signal(SIGKILL)  # no drain: its job takes for ever
+
+
+@pytest.mark.slow
+def test_status_tells_which_host_works_a_queue_and_which_stands_by(
+    run_supervisor: RunSupervisor, run_paceline: Paceline, rows: Rows
+) -> None:
+    first = run_supervisor("quick", host="host-a")
+    second = run_supervisor("quick", host="host-b")
+    eventually(lambda: second.child("quick").title == "paceline: quick standby (lease: host-a)")
+    found = queues(run_paceline)["quick"]
+    assert found["host"] == "host-a"
+    assert re.search(r"standby .*on host-b", found["state"])
+    first.terminate()
+    first.wait()
+    eventually(lambda: queues(run_paceline)["quick"]["state"] == "idle")
+    assert queues(run_paceline)["quick"]["host"] == "host-b"
+
+
+@pytest.mark.slow
+def test_status_after_the_service_was_killed_shows_no_process(
+    run_supervisor: RunSupervisor, run_paceline: Paceline, rows: Rows
+) -> None:
+    sup = run_supervisor("sleeps")
+    job = rows.insert("sleeps", "sleeps.Forever")
+    eventually(lambda: rows.status(job) == "started")
+    sup.signal(SIGKILL)
+    sup.wait()
+    eventually(lambda: not rows.sessions())
+    found = as_json(run_paceline)
+    assert found["parents"] == []
+    [line] = found["queues"]
+    assert (line["queue"], line["state"], line["pid"], line["job_id"]) == ("sleeps", "not served", None, job)
+
+
+def test_status_of_a_quiet_database_says_so(run_paceline: Paceline) -> None:
+    done = run_paceline("status")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1:] == ["no queues"]
+
+
+def test_no_text_of_a_row_breaks_the_table_or_reaches_the_terminal_as_control(
+    run_paceline: Paceline, rows: Rows
+) -> None:
+    """Statuses hold what vendors answered, and a name may be anything."""
+    rows.insert("odd", "odd\x1b[2J.Job", status="err: \x1b[2Jgone\r\x0bnext\x85line\u2028end")
+    rows.insert("odd", "odd\nname", status="started")
+    done = run_paceline("status")
+    assert (done.returncode, done.stderr) == (0, "")
+    _, headings, line = done.stdout.splitlines()
+    assert headings.split() == HEADINGS
+    assert line.isprintable()
+    found = queues(run_paceline)["odd"]
+    assert found["last"] == "err: \x1b[2Jgone\r\x0bnext\x85line\u2028end"
