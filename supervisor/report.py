@@ -70,9 +70,9 @@ def capture(text: str, error: BaseException | None, tags: Mapping[str, str]) -> 
             scope.capture_exception(error)
 
 
-def flush(limit: float = FLUSH_LIMIT) -> None:
-    """Wait for this process's events to leave, `limit` seconds at most."""
-    if not enabled() or time.monotonic() < _Ingest.slow_until:
+def flush(limit: float = FLUSH_LIMIT, *, last: bool = False) -> None:
+    """Wait for this process's events to leave, `limit` seconds at most; as a process's last act, in any case."""
+    if not enabled() or (time.monotonic() < _Ingest.slow_until and not last):
         return
     began = time.monotonic()
     sentry_sdk.flush(timeout=limit)

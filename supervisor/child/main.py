@@ -25,6 +25,7 @@ from supervisor.titles import set_title
 from supervisor.worker import Worker, boottime
 
 _STANDBY_TURN = 30.0  # seconds: a standby shows that it turns; its parent watches the lease
+_LAST_FLUSH = 0.5  # seconds for events at the very end: well below what a drain gives an idle child
 _SHORT_REST = 1.0  # seconds: a shorter rest gets no title of its own
 
 
@@ -95,6 +96,7 @@ class Child:
             self.session.release()
         except psycopg.Error:
             self.session.drop()  # with its session the lease is gone too
+        report.flush(_LAST_FLUSH, last=True)
         return 0
 
     def done(self) -> bool:

@@ -77,16 +77,19 @@ class Poller:
         self.timed_out = False  # a deadline was raised in this process, which leaves pools and locks in doubt
 
     def work_once(self) -> str | None:
-        """Run the oldest pending job to its end; its final status, None where nothing was pending.
+        """Run the oldest pending job to its end, without lease, deadline or rest; its final status, None for no job.
 
-        Raises psycopg.Error. A deadline is not enforced.
+        Raises psycopg.Error. Closes its session.
         """
-        for id in self.fetch():
-            if claimed := self.claim(id):
-                result = self.execution.dispatch(claimed)
-                self.finalize(claimed, result)
-                return result.status
-        return None
+        try:
+            for id in self.fetch():
+                if claimed := self.claim(id):
+                    result = self.execution.dispatch(claimed)
+                    self.finalize(claimed, result)
+                    return result.status
+            return None
+        finally:
+            self.session.drop()
 
     def work(self, ids: Iterable[int]) -> None:
         """Run these jobs in order, until one asks for a rest, the batch is no longer fresh, or no claim may be sent.
@@ -146,10 +149,10 @@ class Poller:
         set_title(f"{job.queue} {job.name} id={job.id}")
         self.hooks.before_handler()
         result = self.execution.dispatch(claimed)
-        self.slot.end(result.status)
         rest = rest_after(self.worker.throttle, result.status, result.error, result.elapsed)
         if rest.seconds > 0:
             self.slot.rest(boottime() + rest.seconds, rest.reason, paused=rest.paused)
+        self.slot.end(result.status)
         self.hooks.after_handler()
         self.timed_out = self.timed_out or result.timed_out
         if result.error is not None:

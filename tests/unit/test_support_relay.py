@@ -14,6 +14,8 @@ from tests.support.relay import Relay
 from tests.support.rows import Rows
 from tests.support.wait import eventually
 
+pytestmark = pytest.mark.slow  # the whole file
+
 
 @pytest.fixture(params=["tcp", "unix"])
 def either_relay(request: pytest.FixtureRequest, database: str) -> Iterator[Relay]:
