@@ -19,12 +19,13 @@ from tests.support.processes import process
 from tests.support.supervised import ROOT, Supervised, environment
 from tests.support.wait import eventually
 
+pytestmark = pytest.mark.slow  # the whole file
+
 # One parent, titled; fork_child(queue) forks a titled child that dies with it. Each test's program follows.
 PRELUDE = """
 import ctypes, os, signal, subprocess, sys, time
 from setproctitle import setproctitle
 
-pytestmark = pytest.mark.slow  # the whole file
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
