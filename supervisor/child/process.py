@@ -111,17 +111,16 @@ class Process:
 
         One wait with one deadline. The session of an idle child has nothing to say but that it is lost.
         """
+        if self.stop:
+            return False
         poll = select.poll()
         poll.register(self._signalled, select.POLLIN)
         if wakes:
             poll.register(self._parent, select.POLLIN)
         if session >= 0:
             poll.register(session, select.POLLIN)
-        ready = (
-            [fd for fd, _ in poll.poll(round(min(max(0.0, seconds), _LONGEST_WAIT) * 1000 + 0.5))]
-            if not self.stop
-            else []
-        )
+        milliseconds = round(min(max(0.0, seconds), _LONGEST_WAIT) * 1000 + 0.5)
+        ready = {fd for fd, _ in poll.poll(milliseconds)}
         if self._signalled in ready:
             os.read(self._signalled, 4096)
         return session in ready

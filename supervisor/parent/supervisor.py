@@ -18,7 +18,7 @@ from supervisor.parent.clock import Clock
 from supervisor.parent.forking import HANDLED, Forker
 from supervisor.parent.helper import Helpers
 from supervisor.parent.listener import Listener
-from supervisor.parent.session import UNREACHABLE, Session
+from supervisor.parent.session import UNREACHABLE
 from supervisor.parent.standby import StandbyWatch
 from supervisor.parent.sweeper import Sweeper
 from supervisor.scoreboard import Scoreboard
@@ -70,7 +70,10 @@ def _become_new_code(token: str, descriptors: list[int]) -> None:
     os.environ[REEXEC] = f"{os.getpid()}:{token}"
     # Blocked, a signal that arrives before the new program listens is pending, not lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
-    os.execv(sys.executable, sys.orig_argv)
+    try:
+        os.execv(sys.executable, sys.orig_argv)
+    except OSError as error:
+        raise PacelineError(f"drained, but cannot re-execute {sys.executable}: {error}") from None
 
 
 class Supervisor:
@@ -79,13 +82,14 @@ class Supervisor:
         self.helpers = Helpers(forker)
         self.children = Children(settings, registry.workers, board, forker, self.helpers)
         limits = settings.limits
-        sessions = [parent_session(settings, token, self.helpers) for _ in range(4)]
-        self.sessions: list[Session] = sessions
-        self.boot = Boot(settings, registry, sessions[0], self.helpers)
-        self.listener = Listener(sessions[0], self.children, self.helpers, board.header, limits.ping)
-        self.sweeper = Sweeper(sessions[1], self.children, self.helpers, limits)
-        self.clock = Clock(sessions[2], registry.schedule, self.helpers)
-        self.standby = StandbyWatch(sessions[3], self.children, self.helpers)
+        # One each, opened when first used, so that none of them waits for another.
+        self.sessions = [parent_session(settings, token, self.helpers) for _ in range(5)]
+        ear, sweeps, ticks, watch, self._burst_looks = self.sessions
+        self.boot = Boot(settings, registry, ear, self.helpers)
+        self.listener = Listener(ear, self.children, self.helpers, board.header, limits.ping)
+        self.sweeper = Sweeper(sweeps, self.children, self.helpers, limits)
+        self.clock = Clock(ticks, registry.schedule, self.helpers)
+        self.standby = StandbyWatch(watch, self.children, self.helpers)
         self.reload = False  # become new code once drained
         self._stop_since: float | None = None
         self._stopped = asyncio.Event()  # during the boot
@@ -204,16 +208,12 @@ class Supervisor:
         while True:
             await asyncio.sleep(_BURST_LOOK)
             try:
-                [(left,)] = await self.sweeper_session.execute("unfinished", queues=queues)
+                [(left,)] = await self._burst_looks.execute("unfinished", queues=queues)
             except UNREACHABLE:
                 continue
             if not left and self.children.all_up():
                 self.children.drain()
                 return
-
-    @property
-    def sweeper_session(self) -> Session:
-        return self.sessions[1]
 
     async def _last_words(self) -> int:
         """End the rows of killed children, let events leave, close; the exit code."""
