@@ -149,10 +149,14 @@ class Poller:
         set_title(f"{job.queue} {job.name} id={job.id}")
         self.hooks.before_handler()
         result = self.execution.dispatch(claimed)
-        rest = rest_after(self.worker.throttle, result.status, result.error, result.elapsed)
-        if rest.seconds > 0:
-            self.slot.rest(boottime() + rest.seconds, rest.reason, paused=rest.paused)
+        # A vendor's refusal is noted before the end, so that no death can lose it; the throttle, which is the
+        # user's code and may be that death, is asked after.
+        rest = rest_after(None, result.status, result.error, result.elapsed)
+        self._note(rest)
         self.slot.end(result.status)
+        if not rest.seconds:
+            rest = rest_after(self.worker.throttle, result.status, result.error, result.elapsed)
+            self._note(rest)
         self.hooks.after_handler()
         self.timed_out = self.timed_out or result.timed_out
         if result.error is not None:
@@ -160,6 +164,10 @@ class Poller:
         else:
             self._rate_limited = False
         return result, rest
+
+    def _note(self, rest: Rest) -> None:
+        if rest.seconds > 0:
+            self.slot.rest(boottime() + rest.seconds, rest.reason, paused=rest.paused)
 
     def _report(self, job: Job, result: Result) -> None:
         again = self._rate_limited and isinstance(result.error, RateLimited)
