@@ -1,4 +1,4 @@
-"""What the tests of migrate share: the older table, a look at what there is, and strangers at work."""
+"""What the tests of the table share: the older shape, looks at what there is, and strangers at work."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -66,3 +66,9 @@ def blocked(sql: Sql) -> list[str]:
 def insert(sql: Sql, name: str = "a.A", args: str = "{}", queue: str = "a", **more: str) -> None:
     columns, values = "".join(f", {key}" for key in more), ", %s" * len(more)
     sql(f"INSERT INTO jobs (queue, name, args{columns}) VALUES (%s, %s, %s{values})", queue, name, args, *more.values())
+
+
+def rows(url: str, columns: str = "id, queue, name, args") -> list[tuple[Any, ...]]:
+    """What another session sees, in the order promised."""
+    with psycopg.connect(url) as other:
+        return other.execute(f"SELECT {columns} FROM jobs ORDER BY id".encode()).fetchall()

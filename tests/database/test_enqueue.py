@@ -2,61 +2,25 @@
 
 import asyncio
 import enum
-import inspect
 import itertools
 import json
 import random
-import struct
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from decimal import Decimal
-from functools import singledispatch
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import psycopg
 import pytest
 from psycopg.rows import TupleRow, dict_row, scalar_row
 
-from supervisor.args import decoder_for
 from supervisor.db import DB
 from supervisor.enqueue import insert, insert_async, insert_many
 from supervisor.errors import BadArgs
+from tests.database.tables import rows
 from tests.support.wait import eventually
 
 Connection = psycopg.Connection[TupleRow]
-
-
-@pytest.fixture(params=["database", "old_database"])
-def url(request: pytest.FixtureRequest) -> str:
-    """A database, once with today's table and once with the older one."""
-    found: str = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture
-def connection(url: str) -> Iterator[Connection]:
-    """A transaction that a caller has open."""
-    with psycopg.connect(url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def db(url: str) -> Iterator[DB]:
-    opened = DB(url)
-    yield opened
-    opened.close()
-
-
-def rows(url: str, columns: str = "id, queue, name, args") -> list[tuple[Any, ...]]:
-    """What another session sees, in the order promised."""
-    with psycopg.connect(url) as other:
-        return other.execute(f"SELECT {columns} FROM jobs ORDER BY id".encode()).fetchall()
 
 
 def waiting(url: str) -> bool:
@@ -408,169 +372,3 @@ def test_an_enum_of_texts_is_stored_by_its_value(db: DB, url: str) -> None:
     insert(db, Queue.TEST, "test.Ok")
     insert_many(db, [(Queue.TEST, "test.Ok", {Queue.TEST: Queue.TEST}), ("plain", "test.Ok", None)])
     assert rows(url, "queue, args") == [("test", {}), ("test", {"test": "test"}), ("plain", {})]
-
-
-# The round trip
-
-
-def test_any_args_come_back_from_the_column_as_they_went_in(connection: Connection) -> None:
-    def handler(ctx: object, args: dict[str, Any]) -> str:
-        return "ok"
-
-    decode, seeds = decoder_for(handler), range(300)
-    given = [anything(random.Random(seed), 0) for seed in seeds]
-    answers = insert_many(connection, [("test", "test.Ok", {"": value}) for value in given])
-    found: dict[int, str] = dict(connection.execute("SELECT id, args::text FROM jobs").fetchall())
-    for seed, job, value in zip(seeds, answers, given, strict=True):
-        back = decode(found[job])[""]
-        # As texts: 1, 1.0 and True are equal.
-        assert json.dumps(back, sort_keys=True) == json.dumps(as_jsonb(value), sort_keys=True), f"seed {seed}"
-
-
-def anything(draw: random.Random, depth: int) -> Any:
-    kind = draw.randrange(7 if depth < 6 else 5)
-    if kind == 0:
-        return draw.choice([None, True, False, 0, 1, 1.0, -0.5, "", 2**63, 2**64 - 1, -(2**63) - 1])
-    if kind == 1:
-        return draw.randrange(-(10 ** draw.randrange(1, 400)), 10 ** draw.randrange(1, 400))
-    if kind == 2:
-        number: float = struct.unpack("d", draw.randbytes(8))[0]
-        return number if number - number == 0 else draw.random()  # finite
-    if kind in (3, 4):
-        return word(draw)
-    if kind == 5:
-        return [anything(draw, depth + 1) for _ in range(draw.randrange(6))]
-    return {word(draw): anything(draw, depth + 1) for _ in range(draw.randrange(6))}
-
-
-def word(draw: random.Random) -> str:
-    """Text of any code point but NUL and the surrogates."""
-    ranges = [(1, 0x20), (0x20, 0x7F), (0x7F, 0x800), (0x800, 0xD800), (0xE000, 0x10000), (0x10000, 0x110000)]
-    return "".join(chr(draw.randrange(*draw.choice(ranges))) for _ in range(draw.randrange(12)))
-
-
-def as_jsonb(value: Any) -> Any:
-    """`value` with jsonb's numbers: it writes out an exponent, so that a large float is read as an int."""
-    if isinstance(value, float):
-        exact = Decimal(msgspec.json.encode(value).decode())
-        return int(exact) if int(exact.as_tuple().exponent) >= 0 else value
-    if isinstance(value, list):
-        return [as_jsonb(item) for item in value]
-    return {key: as_jsonb(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def test_a_struct_comes_back_equal_from_the_column(connection: Connection) -> None:
-    def handler(ctx: object, args: Trip) -> str:
-        return "ok"
-
-    trips = [Trip(1e300), Trip(0.1, stops=[Stop("a"), Stop("b", {"x": -0.0})]), Trip(5e-324, to=None), Trip(2.0**63)]
-    insert_many(connection, [("test", "test.Ok", trip) for trip in trips])
-    found = connection.execute("SELECT args::text FROM jobs ORDER BY id").fetchall()
-    assert [decoder_for(handler)(text) for (text,) in found] == trips
-
-
-class Stop(msgspec.Struct):
-    name: str
-    data: dict[str, float] = {}
-
-
-class Trip(msgspec.Struct):
-    length: float
-    stops: list[Stop] = []
-    to: Stop | None = msgspec.field(default_factory=lambda: Stop("home"))
-
-
-# The callsite
-
-
-def line() -> int:
-    """The caller's line."""
-    frame = inspect.currentframe()
-    assert frame and frame.f_back
-    return frame.f_back.f_lineno
-
-
-HERE = "tests/database/test_enqueue.py"
-
-
-def test_the_callsite_is_the_callers_file_and_line_from_the_projects_root(
-    db: DB, connection: Connection, url: str
-) -> None:
-    insert(db, "test", "test.Ok")
-    insert(connection, "test", "test.Ok"), insert_many(connection, [("test", "test.Ok", None)])
-    insert_many(db, (("test", "test.Ok", {"n": n}) for n in range(1)))
-    here = line()
-    insert(db, "test", "test.Ok", callsite="paceline enqueue")
-    insert_many(db, [("test", "test.Ok", None)], callsite="paceline retry")
-    connection.commit()
-    code = [(f"{HERE}:{number}",) for number in (here - 3, here - 2, here - 2, here - 1)]
-    assert sorted(rows(url, "callsite")) == sorted([*code, ("paceline enqueue",), ("paceline retry",)])
-
-
-def test_the_callsite_of_an_awaited_insert_is_where_it_was_called_also_as_a_task(url: str) -> None:
-    async def main() -> int:
-        async with await psycopg.AsyncConnection.connect(url) as session:
-            await insert_async(session, "test", "test.Ok")
-            await asyncio.create_task(insert_async(session, "test", "test.Ok"))
-            await asyncio.gather(asyncio.wait_for(insert_async(session, "test", "test.Ok"), 10))
-            here = line()
-            await insert_async(session, "test", "test.Ok", callsite="clock 2026-10-21T12:30Z")
-            return here
-
-    here = asyncio.run(main())
-    assert rows(url, "callsite") == [(f"{HERE}:{here - gap}",) for gap in (3, 2, 1)] + [("clock 2026-10-21T12:30Z",)]
-
-
-def test_frames_of_the_standard_library_are_not_callsites(db: DB, database: str) -> None:
-    db = DB(database)
-    dispatched = singledispatch(insert)
-    inserts = map(lambda name: dispatched(db, "test", name), ["test.Ok"])  # noqa: C417
-    here = line()
-    list(inserts)
-    with ThreadPoolExecutor() as pool:
-        pool.submit(insert, db, "test", "test.Ok").result()
-    db.close()
-    assert rows(database, "callsite") == [(f"{HERE}:{here - 1}",), (None,)]
-
-
-def test_a_contextmanagers_insert_is_its_own(database: str) -> None:
-    @contextmanager
-    def enqueueing(connection: Connection) -> Iterator[int]:
-        yield insert(connection, "test", "test.Ok")
-
-    with psycopg.connect(database) as connection, enqueueing(connection):
-        here = line() - 3
-    assert rows(database, "callsite") == [(f"{HERE}:{here}",)]
-
-
-@pytest.mark.parametrize(
-    ("mark", "file", "shown"),
-    [
-        ("pyproject.toml", "queues/apollo/ingest.py", "queues/apollo/ingest.py"),
-        ("setup.py", "x.py", "x.py"),
-        (".git", "a/b.py", "a/b.py"),
-        ("sub/pyproject.toml", "sub/deep/x.py", "deep/x.py"),
-        ("pyproject.toml", ".venv/lib/python3/site-packages/queues/x.py", "queues/x.py"),
-        ("on-the-path/", "on-the-path/queues/x.py", "queues/x.py"),
-        ("elsewhere/", "queues/x.py", "x.py"),
-    ],
-)
-def test_the_root_is_the_nearest_marked_directory_or_else_the_entry_of_sys_path(
-    database: str, tmp_path: Path, mark: str, file: str, shown: str
-) -> None:
-    for path in (mark, file):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-    if mark.endswith("/"):
-        (tmp_path / mark).mkdir(exist_ok=True)
-    else:
-        (tmp_path / mark).touch()
-    (tmp_path / file).write_text("import sys\nfrom supervisor.enqueue import *\ninsert(DB(sys.argv[1]), 'q', 'n')\n")
-    entries = [str(tmp_path / "on-the-path"), str(Path(__file__).parents[2])]
-    program = f"import sys, runpy; sys.path[1:1] = {entries!r}; runpy.run_path({str(tmp_path / file)!r})"
-    subprocess.run([sys.executable, "-c", program, database], check=True)
-    assert rows(database, "callsite") == [(f"{shown}:3",)]
-
-
-def test_code_without_a_file_is_named_as_python_names_it(connection: Connection) -> None:
-    exec(compile("\n\ninsert(connection, 'q', 'n')", "<made up>", "exec"), {"connection": connection, "insert": insert})
-    assert connection.execute("SELECT callsite FROM jobs").fetchall() == [("<made up>:3",)]
