@@ -110,7 +110,7 @@ def finished(rows: Rows, queue: str, count: int, age: float, status: str = "ok")
     rows.execute(
         "INSERT INTO jobs (queue, name, status, created_at, started_at, finished_at)"
         " SELECT %s, 'any.Job', %s, ended, ended, ended"
-        " FROM (SELECT now() - %s * interval '1 second' AS ended), generate_series(1, %s)",
+        " FROM (SELECT now() - %s * interval '1 second' AS ended) AS given, generate_series(1, %s)",
         queue,
         status,
         age,
