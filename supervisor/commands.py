@@ -18,7 +18,7 @@ from supervisor.config import Registry, Settings, load_registry
 from supervisor.enqueue import insert
 from supervisor.errors import PacelineError, UsageError
 from supervisor.migrate import migrate as migrate_table
-from supervisor.migrate import missing
+from supervisor.migrate import refuse_gaps
 from supervisor.parent import supervisor
 from supervisor.schedule import Scheduled, ticks
 from supervisor.sql import statement
@@ -62,7 +62,6 @@ def run(arguments: Namespace) -> int:
     settings = Settings(
         url=url,
         registry=arguments.registry,
-        queues=tuple(arguments.queues),
         sentry_dsn=arguments.sentry_dsn,
         drain_timeout=arguments.drain_timeout,
         log=arguments.log,
@@ -82,8 +81,7 @@ def _try_out(url: str, registry: Registry) -> int:
             [(facts,)] = connection.execute(statement("check_schema")).fetchall()
     except psycopg.OperationalError:
         return 0
-    if problems := missing(facts, registry.dedupe):
-        raise PacelineError(f"{'; '.join(problems)}: run `paceline migrate`")
+    refuse_gaps(facts, registry.dedupe)
     return 0
 
 

@@ -41,7 +41,6 @@ class Limits:
 class Settings:
     url: str
     registry: str = "queues"
-    queues: tuple[str, ...] = ()  # only these; empty = all
     sentry_dsn: str | None = None
     drain_timeout: float | None = None
     log: Format = "text"

@@ -135,6 +135,12 @@ def missing(facts: object, dedupe: AbstractSet[str]) -> list[str]:
     return gaps + ["the trigger jobs_notify is missing or disabled"] * (have.notify is None)
 
 
+def refuse_gaps(facts: object, dedupe: AbstractSet[str]) -> None:
+    """PacelineError with one line if a service could not work on what `facts` tell of."""
+    if gaps := missing(facts, dedupe):
+        raise PacelineError(f"{'; '.join(gaps)}: run `paceline migrate`")
+
+
 def migrate(url: str, *, dedupe: AbstractSet[str], upgrade: str | None = None, prune: bool = False) -> list[str]:
     """Bring the table to what this version needs; lines that say what was done, none if it was all there.
 

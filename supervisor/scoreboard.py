@@ -92,7 +92,6 @@ class ParentPart(ctypes.Structure):
     _fields_ = (
         ("phase", ctypes.c_int64),
         ("pid", ctypes.c_int64),  # 0 = none
-        ("phase_since", ctypes.c_double),
         ("starts_at", ctypes.c_double),  # of the next start, in BACKOFF
         ("deaths", ctypes.c_int64),  # without a finished job in between
         ("timeout", ctypes.c_double),  # the largest job_timeout that a session of the queue has shown, seconds

@@ -10,7 +10,7 @@ from supervisor import db
 from supervisor.config import Registry, Settings
 from supervisor.errors import PacelineError
 from supervisor.log import log
-from supervisor.migrate import missing
+from supervisor.migrate import refuse_gaps
 from supervisor.parent.helper import Helpers, ParentOutage
 from supervisor.parent.session import UNREACHABLE, Connection, Session
 
@@ -78,8 +78,7 @@ class Boot:
 
     async def _check_schema(self) -> None:
         [(facts,)] = await self._session.execute("check_schema")
-        if problems := missing(facts, self._registry.dedupe):
-            raise PacelineError(f"{'; '.join(problems)}: run `paceline migrate`")
+        refuse_gaps(facts, self._registry.dedupe)
 
     async def _check_budget(self) -> None:
         [(allowed, used)] = await self._session.execute("connections")

@@ -73,7 +73,7 @@ class ChildProcess:
         self._enter(MOVES[self.phase, event])
 
     def _enter(self, phase: Phase) -> None:
-        self.slot.parent.phase, self.slot.parent.phase_since = phase, boottime()
+        self.slot.parent.phase = phase
 
     def about_to_start(self) -> None:
         """Before the fork: the turns in the slot are the predecessor's, and the new process counts from now."""

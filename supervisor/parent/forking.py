@@ -24,7 +24,6 @@ class Forker:
 
     def __init__(self) -> None:
         self._inherited = frozenset(_descriptors())
-        self.single_threaded_forks = 0
 
     def fork(self, run: Callable[[], int], keep: Collection[int] = ()) -> int:
         """Fork a process that calls `run` and exits with its answer; its pid. Raises OSError.
