@@ -192,9 +192,14 @@ def _person() -> str:
         return f"uid {os.getuid()}"
 
 
+def printable(text: str) -> str:
+    """`text` without what a terminal would obey: it may come from a vendor's answer."""
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as left-aligned columns, the first row being the headings; no control character reaches a terminal."""
-    rows = [["".join(c if c.isprintable() else "�" for c in cell) for cell in row] for row in rows]
+    """Rows as left-aligned columns, the first row being the headings."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

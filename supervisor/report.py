@@ -5,7 +5,7 @@ In a child; the parent reports through a helper, since the SDK starts a thread a
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import sentry_sdk
 
@@ -81,16 +81,20 @@ def flush(limit: float = FLUSH_LIMIT, *, last: bool = False) -> None:
 
 
 class Outage:
-    """One run of failures of one thing: the first is reported, the end is logged with its length."""
+    """One run of failures of one thing: the first is reported, the end is logged with its length.
 
-    def __init__(self, what: str, *, queue: str = "") -> None:
-        self.what, self.queue = what, queue
+    `show` is told the text of each failure, and "" at the end.
+    """
+
+    def __init__(self, what: str, *, queue: str = "", show: Callable[[str], object] = lambda text: None) -> None:
+        self.what, self.queue, self._show = what, queue, show
         self.since: float | None = None
 
     def failed(self, error: BaseException) -> None:
+        text = " ".join(str(error).split()) or type(error).__name__
+        self._show(text)
         if self.since is None:
             self.since = time.monotonic()
-            text = " ".join(str(error).split()) or type(error).__name__
             self.tell(f"{self.what}: {text}", error)
 
     def tell(self, text: str, error: BaseException) -> None:
@@ -100,3 +104,4 @@ class Outage:
         if self.since is not None:
             log.info("%s: over after %.1f s", self.what, time.monotonic() - self.since)
             self.since = None
+            self._show("")

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 
-MAGIC = 0x_70_61_63_65_30_30_30_31  # "pace0001": changes with the layout
+MAGIC = 0x_70_61_63_65_30_30_30_32  # "pace0002": changes with the layout
 _PAGE = mmap.PAGESIZE
 
 
@@ -81,6 +81,7 @@ class ChildPart(ctypes.Structure):
         ("name", ctypes.c_char * 208),  # of the running job
         ("reason", ctypes.c_char * 128),  # of the rest or pause: `HTTP 401`
         ("holder", ctypes.c_char * 128),  # of the lease that it stands by for
+        ("trouble", ctypes.c_char * 256),  # what the database last refused with; empty once it answers
         ("last", ctypes.c_char * 256),  # the last status recorded, cut
         ("result", ctypes.c_char * 8192),  # 2,000 characters of UTF-8
     )
@@ -167,6 +168,11 @@ class ChildSlot:
         """The dead predecessor's row is final."""
         with self._writing() as part:
             part.running = part.ended = 0
+
+    def trouble(self, text: str) -> None:
+        """What the database refuses with; empty once it answers."""
+        with self._writing() as part:
+            part.trouble = cut(text, 256)
 
     def rest(self, until: float, reason: str, *, paused: bool) -> None:
         with self._writing() as part:

@@ -57,6 +57,8 @@ class Worker:
     job_timeout: float = 300  # seconds
     poll_interval: float = 30  # seconds
     dedupe: AbstractSet[str] = field(default_factory=frozenset)  # needs `paceline migrate` before the deploy
+    max_jobs: int | None = None  # its process is replaced, between jobs, after so many
+    max_rss: int | None = None  # bytes: or once its resident memory has grown by more than this since it was ready
 
     def __post_init__(self) -> None:
         if not QUEUE_NAME.fullmatch(self.queue) or self.queue == "parent":
@@ -66,6 +68,9 @@ class Worker:
         for limit in ("job_timeout", "poll_interval"):
             if not 0 < getattr(self, limit) < float("inf"):
                 raise ValueError(f"queue {self.queue}: {limit} must be more than 0 seconds")
+        for cap in ("max_jobs", "max_rss"):
+            if (value := getattr(self, cap)) is not None and value < 1:
+                raise ValueError(f"queue {self.queue}: {cap} must be 1 or more, or None for no limit")
         for name, handler in self.handlers.items():
             if not 0 < len(name.encode()) <= 200:
                 raise ValueError(f"queue {self.queue}: job name {name[:50]!r}... must have 1 to 200 bytes")

@@ -17,6 +17,7 @@ from supervisor.child.poller import Poller
 from supervisor.child.process import Process
 from supervisor.child.session import Session
 from supervisor.child.takeover import Settling, end_predecessor
+from supervisor.child.wear import Wear
 from supervisor.config import Limits
 from supervisor.db import DB
 from supervisor.log import log
@@ -55,6 +56,7 @@ class Child:
         self.deadline = Deadline(given.limits.grace)
         self.session = Session(given.url, self.queue, self.worker.job_timeout, given.host)
         self.process = Process(given.socket, self.deadline, self.session)
+        self.wear = Wear(self.worker.max_jobs, self.worker.max_rss)
         self.settling = Settling(self.worker, self.session, self.slot, given.header, self.limits)
         self.poller = Poller(
             self.worker,
@@ -65,20 +67,23 @@ class Child:
             hooks=self,
             limits=self.limits,
         )
-        self.outage = report.Outage(f"queue {self.queue}: database", queue=self.queue)
-        self.faults = report.Outage(f"queue {self.queue}: fetch or claim", queue=self.queue)
+        show = self.slot.trouble
+        show("")  # a predecessor's
+        self.outage = report.Outage(f"queue {self.queue}: database", queue=self.queue, show=show)
+        self.faults = report.Outage(f"queue {self.queue}: fetch or claim", queue=self.queue, show=show)
         self._backoff = 0.0
 
     # --- the poller's hooks
 
     def stopping(self) -> bool:
-        return self.process.stop
+        return self.process.stop or self.wear.out
 
     def before_handler(self) -> None:
         self.process.before_handler()
 
     def after_handler(self) -> None:
         self.process.after_handler()
+        self.wear.job_done()
 
     # --- the loop
 
@@ -100,7 +105,7 @@ class Child:
         return 0
 
     def done(self) -> bool:
-        return self.process.stop or self.poller.timed_out
+        return self.stopping() or self.poller.timed_out
 
     def serve(self) -> None:
         """From a session to the end of it. Raises psycopg.Error; returns when stopping, or to take the lease anew."""
@@ -110,6 +115,7 @@ class Child:
             return
         self.slot.part.backend = self.session.connection.info.backend_pid
         self.recovered()
+        self.wear.ready()
         while id := self.settling.settle(self.wait_for_others):
             self.run_again(id)
         self.keep_the_rate()

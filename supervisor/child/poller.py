@@ -72,7 +72,7 @@ class Poller:
         self.execution = Execution(worker, deadline or NoDeadline())
         self.hooks: Hooks = hooks or NoHooks()
         self.limits = limits or Limits()
-        self.finalizing = report.Outage(f"queue {worker.queue}: finalize", queue=worker.queue)
+        self.finalizing = report.Outage(f"queue {worker.queue}: finalize", queue=worker.queue, show=self.slot.trouble)
         self._rate_limited = False  # the last job ended so: one event for a run of them
         self.timed_out = False  # a deadline was raised in this process, which leaves pools and locks in doubt
 

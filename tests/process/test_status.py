@@ -5,9 +5,11 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from signal import SIGKILL
+from datetime import UTC, datetime, timedelta
+from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.support.preloaded import Preloaded
@@ -56,7 +58,9 @@ def test_status_tells_what_each_queue_does(run_supervisor: RunSupervisor, run_pa
     found = as_json(run_paceline)
     assert found["database"]["trouble"] is None
     assert found["database"]["name"].endswith(rows.execute("SELECT '/' || current_database()")[0][0])
-    assert found["parents"] == [{"host": HOST, "pid": sup.pid, "state": "running", "listening": "listening"}]
+    well = {"state": "running", "listening": True, "deaf_since": None, "attention": False}
+    assert found["parents"] == [{"host": HOST, "pid": sup.pid, **well}]
+    assert found["vacuum_holder"] is None
     nobody, quick, sleeps = found["queues"]
     assert (quick["state"], quick["host"], quick["pid"]) == ("idle", HOST, sup.child("quick").pid)
     assert (quick["last"], quick["last_outcome"], quick["pending"], quick["job"]) == ("fail: no", "fail", 0, None)
@@ -69,7 +73,8 @@ def test_status_tells_what_each_queue_does(run_supervisor: RunSupervisor, run_pa
 
     text = run_paceline("status")
     assert (text.returncode, text.stderr) == (0, "")
-    database, parent, headings, *lines = text.stdout.splitlines()
+    database, parent, attention, headings, *lines = text.stdout.splitlines()
+    assert attention == "! nobody: not served, 1 pending"
     assert database == f"database {found['database']['name']}"
     assert parent == f"parent {HOST} pid {sup.pid}: running, listening"
     assert headings.split() == HEADINGS
@@ -89,7 +94,8 @@ def test_status_shows_a_queue_that_backs_off(run_supervisor: RunSupervisor, run_
     eventually(lambda: "(3 deaths)" in sup.log())
     found = queues(run_paceline)
     assert re.fullmatch(r"backing off [012]s \(exit 3, 3 deaths\)", found["crash"]["state"])
-    assert found["crash"]["pid"] is None
+    assert (found["crash"]["pid"], found["crash"]["attention"]) == (None, True)
+    assert datetime.fromisoformat(found["crash"]["until"]) > datetime.now(UTC) - timedelta(seconds=5)
     assert found["quick"]["state"] == "idle"
 
 
@@ -108,14 +114,18 @@ def test_status_shows_this_host_with_the_database_gone(
     found = as_json(run_paceline, relay.url)
     assert found["database"]["trouble"].startswith("unreachable: ")
     assert [(parent["pid"], parent["state"]) for parent in found["parents"]] == [(sup.pid, "running")]
-    assert re.fullmatch(r"not listening for \d+s", found["parents"][0]["listening"])
+    [parent] = found["parents"]
+    assert (parent["listening"], parent["attention"]) == (False, True)
+    assert datetime.now(UTC) - timedelta(seconds=60) < datetime.fromisoformat(parent["deaf_since"])
     by_queue = {line["queue"]: line for line in found["queues"]}
-    assert (by_queue["quick"]["state"], by_queue["quick"]["pending"]) == ("waiting for the database", None)
+    assert re.match("waiting for the database: .*Connection refused", by_queue["quick"]["state"])
+    assert (by_queue["quick"]["attention"], by_queue["quick"]["pending"]) == (True, None)
     assert (by_queue["sleeps"]["state"], by_queue["sleeps"]["job_id"]) == ("working", running)
     text = run_paceline("status", url=relay.url)
     assert (text.returncode, text.stderr) == (0, "")
     assert f"sleeps.Forever {running}" in text.stdout
-    assert len(text.stdout.splitlines()) == 5
+    assert re.search(r"^parent \S+ pid \d+: running, not listening since \S+$", text.stdout, re.MULTILINE)
+    assert re.search("^! quick: waiting for the database: .*Connection refused", text.stdout, re.MULTILINE)
     sup.signal(SIGKILL)  # no drain: its job takes for ever
 
 
@@ -127,12 +137,58 @@ def test_status_tells_which_host_works_a_queue_and_which_stands_by(
     second = run_supervisor("quick", host="host-b")
     eventually(lambda: second.child("quick").title == "paceline: quick standby (lease: host-a)")
     found = queues(run_paceline)["quick"]
-    assert found["host"] == "host-a"
-    assert re.search(r"standby .*on host-b", found["state"])
+    assert (found["host"], found["state"]) == ("host-a", "idle")
+    assert found["standby"] == {"host-b": "standby (lease: host-a)"}
+    assert re.search(r"^quick +idle \(standby on host-b\) +host-a", run_paceline("status").stdout, re.MULTILINE)
     first.terminate()
     first.wait()
     eventually(lambda: queues(run_paceline)["quick"]["state"] == "idle")
     assert queues(run_paceline)["quick"]["host"] == "host-b"
+
+
+@pytest.mark.slow
+def test_status_tells_until_when_a_queue_is_paused_and_why(
+    run_supervisor: RunSupervisor, run_paceline: Paceline, rows: Rows
+) -> None:
+    run_supervisor("vendor")
+    rows.insert("vendor", "vendor.Status", {"code": 401})
+    found = eventually(lambda: (line := queues(run_paceline)["vendor"])["until"] and line)
+    assert re.fullmatch(r"paused until ([0-9-]+ )?\d\d:\d\d:\d\d UTC \(HTTP 401\)", found["state"])
+    left = datetime.fromisoformat(found["until"]) - datetime.now(UTC)
+    assert timedelta(seconds=3500) < left <= timedelta(seconds=3601)
+    assert found["attention"]
+
+
+@pytest.mark.slow
+def test_status_shows_a_queue_whose_loop_does_not_turn(
+    run_supervisor: RunSupervisor, run_paceline: Paceline, rows: Rows
+) -> None:
+    """FAULTS 22."""
+    sup = run_supervisor("quick", env={"TEST_POLL_INTERVAL": "0.5"})
+    sup.child("quick").signal(SIGSTOP)
+    found = eventually(lambda: (line := queues(run_paceline)["quick"])["attention"] and line, timeout=20)
+    assert re.fullmatch(r"not turning for \d+s", found["state"])
+    sup.child("quick").signal(SIGCONT)
+    eventually(lambda: queues(run_paceline)["quick"]["state"] == "idle")
+
+
+def test_status_names_the_session_that_holds_back_vacuum(
+    run_paceline: Paceline, rows: Rows, database_in_use: str
+) -> None:
+    """FAULTS 27."""
+    snapshot = psycopg.IsolationLevel.REPEATABLE_READ
+    with psycopg.connect(database_in_use, application_name="a long report") as reader:
+        reader.isolation_level = snapshot
+        reader.execute("SELECT count(*) FROM jobs")
+        assert as_json(run_paceline)["vacuum_holder"] is None
+        rows.execute("DO $$ BEGIN FOR i IN 1..1001 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$")
+        who = f"session {reader.info.backend_pid} (a long report, postgres, idle in transaction)"
+        holder = as_json(run_paceline)["vacuum_holder"]
+        assert (holder["who"], holder["transactions"] > 1000) == (who, True)
+        line = next(line for line in run_paceline("status").stdout.splitlines() if line.startswith("! vacuum"))
+        assert line.startswith("! vacuum is held back for ")
+        assert line.endswith(f" transactions) by {who}")
+    assert as_json(run_paceline)["vacuum_holder"] is None
 
 
 @pytest.mark.slow
@@ -165,7 +221,8 @@ def test_no_text_of_a_row_breaks_the_table_or_reaches_the_terminal_as_control(
     rows.insert("odd", "odd\nname", status="started")
     done = run_paceline("status")
     assert (done.returncode, done.stderr) == (0, "")
-    _, headings, line = done.stdout.splitlines()
+    _, attention, headings, line = done.stdout.splitlines()
+    assert attention == "! odd: not served"
     assert headings.split() == HEADINGS
     assert line.isprintable()
     found = queues(run_paceline)["odd"]

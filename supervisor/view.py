@@ -1,0 +1,106 @@
+"""What a scoreboard tells, in an operator's words: plain data, as `status` prints it and as JSON carries it."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from supervisor.scoreboard import Doing, Header, Phase, Slot
+from supervisor.worker import boottime
+
+_LATE = 5.0  # seconds past its promise after which a loop is shown as not turning
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """One queue as one host's processes know it. Times in seconds."""
+
+    queue: str
+    state: str  # one phrase
+    attention: bool  # a person should look
+    pid: int | None  # of its process; None while it has none
+    standby: bool  # another host works the queue
+    job: str | None
+    job_id: int | None
+    running_for: float | None
+    until: str | None  # UTC, ISO 8601: when a pause, a rest or a backoff ends
+
+
+@dataclass(frozen=True, slots=True)
+class ParentView:
+    host: str
+    pid: int
+    state: str
+    listening: bool
+    deaf_since: str | None  # UTC, ISO 8601: when LISTEN was lost
+    attention: bool
+
+
+def of_slot(slot: Slot) -> QueueView:
+    now = boottime()
+    child, parent = slot.child, slot.parent
+    state, attention = _state(slot, now)
+    running = bool(child.running)
+    until = max(child.until if child.doing in (Doing.PAUSED, Doing.RESTING) else 0.0, parent.starts_at)
+    return QueueView(
+        queue=slot.queue.decode(),
+        state=state,
+        attention=attention,
+        pid=parent.pid or None,
+        standby=bool(parent.pid) and child.doing == Doing.STANDBY,
+        job=_text(child.name) if running else None,
+        job_id=child.running or None,
+        running_for=now - child.began if running else None,
+        until=_utc(until, now) if until > now else None,
+    )
+
+
+def of_header(header: Header) -> ParentView:
+    now = boottime()
+    late = now - header.turned
+    stuck = late > _LATE
+    return ParentView(
+        host=_text(header.host),
+        pid=header.pid,
+        state=f"not turning for {late:.0f}s" if stuck else "draining" if header.draining else "running",
+        listening=bool(header.listening_since),
+        deaf_since=_utc(header.deaf_since, now) if header.deaf_since else None,
+        attention=stuck or not header.listening_since,
+    )
+
+
+def _state(slot: Slot, now: float) -> tuple[str, bool]:
+    """One phrase, as an operator would say it, and whether a person should look."""
+    child, parent = slot.child, slot.parent
+    doing = Doing(child.doing)
+    if parent.phase == Phase.BACKOFF and parent.deaths:
+        left = max(0.0, parent.starts_at - now)
+        return f"backing off {left:.0f}s ({_text(parent.cause)}, {parent.deaths} deaths)", True
+    if parent.phase == Phase.STOPPED:
+        return "stopped", False
+    if not child.running and doing is not Doing.STARTING and now > child.due + _LATE:
+        return f"not turning for {now - child.turned:.0f}s", True
+    words = "waiting for the database" if doing is Doing.CONNECTING else doing.name.lower()
+    if child.trouble:
+        return f"{words}: {_text(child.trouble)}", True
+    if doing is Doing.STANDBY:
+        return f"standby (lease: {_text(child.holder)})", False
+    if doing in (Doing.PAUSED, Doing.RESTING):
+        return f"{words} until {clock(child.until, now)} ({_text(child.reason)})", doing is Doing.PAUSED
+    return words, False
+
+
+def clock(moment: float, now: float) -> str:
+    """A moment on boottime() as people write it: `14:02:07 UTC`, with the date where that is another day."""
+    then, today = _datetime(moment, now), datetime.now(UTC)
+    return f"{then:%H:%M:%S UTC}" if then.date() == today.date() else f"{then:%Y-%m-%d %H:%M:%S UTC}"
+
+
+def _utc(moment: float, now: float) -> str:
+    return _datetime(moment, now).isoformat(timespec="seconds")
+
+
+def _datetime(moment: float, now: float) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=moment - now)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
