@@ -17,7 +17,7 @@ from supervisor.enqueue import insert, insert_async, insert_many
 from supervisor.errors import BadArgs, JobTimeout, RateLimited, TokenRefused, UnexpectedStatus
 from supervisor.schedule import Scheduled
 from supervisor.status import fail, outcome, skip
-from supervisor.worker import Context, Job, Worker
+from supervisor.worker import Context, Job, Worker, per_minute
 
 __all__ = [
     "DB",
@@ -36,5 +36,6 @@ __all__ = [
     "insert_async",
     "insert_many",
     "outcome",
+    "per_minute",
     "skip",
 ]

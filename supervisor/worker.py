@@ -16,6 +16,23 @@ Handler = Callable[..., Any]
 # handler raised; None also where the job's end is read from its row, after a restart.
 Throttle = Callable[[str, BaseException | None, float], float]
 
+
+def per_minute(jobs: float, backoff: Mapping[str, float] | None = None) -> Throttle:
+    """A throttle for at most `jobs` a minute, begin to begin: a job rests what it has left of its share.
+
+    `backoff` has the seconds to rest at least after a status that begins with its key: `{"err: HTTP 5": 10.0}`.
+    What the engine rests for by itself (a refused token, a rate limit) comes here only when read from its row.
+    """
+    if not 0 < jobs < float("inf"):
+        raise ValueError(f"per_minute({jobs}): a number of jobs, more than 0")
+    share, table = 60.0 / jobs, dict(backoff or {})
+
+    def throttle(status: str, error: BaseException | None, elapsed: float) -> float:
+        return max([0.0, share - elapsed, *(rest for prefix, rest in table.items() if status.startswith(prefix))])
+
+    return throttle
+
+
 QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # it stands in titles, payloads and 63-byte session names
 
 
