@@ -40,11 +40,11 @@ class TokenRefused(UnexpectedStatus):
 
 
 class RateLimited(Exception):
-    """The vendor refused and nothing ran; the queue rests for `retry_after` seconds."""
+    """The vendor refused and nothing ran; the queue rests for `retry_after` seconds, a minute where that is no time."""
 
     def __init__(self, retry_after: float) -> None:
-        super().__init__(f"rate limited, retry after {retry_after:.0f}s")
-        self.retry_after = retry_after
+        self.retry_after = retry_after if retry_after >= 0 else 60.0  # nan is not >= 0 either
+        super().__init__(f"rate limited, retry after {self.retry_after:.0f}s")
 
 
 class JobTimeout(BaseException):

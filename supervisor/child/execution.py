@@ -105,7 +105,7 @@ class Execution:
 def rest_after(throttle: Throttle | None, text: str, error: BaseException | None, elapsed: float) -> Rest:
     """What a job's end asks of its queue. A throttle that raises, or answers no number, gives a minute's rest."""
     if isinstance(error, UnexpectedStatus) and error.code in (401, 403):
-        return Rest(PAUSE, f"HTTP {error.code}", paused=True)
+        return Rest(PAUSE, status.of_error(error).removeprefix("err: "), paused=True)
     if isinstance(error, RateLimited):
         return Rest(_bounded(error.retry_after), "rate limited")
     if throttle is None:

@@ -149,9 +149,11 @@ def throttle(status: str, error: BaseException | None, elapsed: float) -> float:
     ("error", "expected"),
     [
         (UnexpectedStatus(401), Rest(PAUSE, "HTTP 401", paused=True)),
-        (UnexpectedStatus(403, "scope"), Rest(PAUSE, "HTTP 403", paused=True)),
-        (TokenRefused("invalid_auth"), Rest(PAUSE, "HTTP 401", paused=True)),
+        (UnexpectedStatus(403, "scope"), Rest(PAUSE, "HTTP 403: scope", paused=True)),
+        (TokenRefused("invalid_auth"), Rest(PAUSE, "HTTP 401: invalid_auth", paused=True)),
         (RateLimited(17.5), Rest(17.5, "rate limited")),
+        (RateLimited(math.nan), Rest(60.0, "rate limited")),
+        (RateLimited(-1), Rest(60.0, "rate limited")),
         (UnexpectedStatus(500), Rest(5.5, "throttle")),
         (JobTimeout(), Rest(5.5, "throttle")),
     ],
