@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from queues import caches, jobs
+from queues import apollo, caches, jobs
 from queues.schedule import schedule
 from supervisor import DB, Worker
 
 registry: list[Callable[[DB], Worker]] = [
+    apollo.new_worker,
     caches.new_worker,
     jobs.new_worker,
 ]

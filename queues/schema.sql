@@ -8,3 +8,66 @@ CREATE TABLE IF NOT EXISTS cache (
   expires_at timestamptz NOT NULL
 );
 CREATE INDEX IF NOT EXISTS cache_expires_at ON cache (expires_at);
+
+-- Known by its PitchBook id, by its domain, or by both.
+CREATE TABLE IF NOT EXISTS companies (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text NOT NULL,
+  pitchbook_id text UNIQUE,
+  domain text UNIQUE,  -- lower case, without www.
+  github_org text,     -- no vendor here tells it: entered by a person
+  apollo_id text,
+  website text,
+  linkedin_url text,
+  industry text,
+  description text,
+  employees int,
+  founded_year int,
+  created_at timestamptz DEFAULT now() NOT NULL,
+  enriched_at timestamptz,  -- by Apollo
+  CHECK (pitchbook_id IS NOT NULL OR domain IS NOT NULL)
+);
+CREATE INDEX IF NOT EXISTS companies_enriched_at ON companies (enriched_at NULLS FIRST);
+
+CREATE TABLE IF NOT EXISTS people (
+  email text PRIMARY KEY,  -- lower case
+  company_id bigint REFERENCES companies,
+  apollo_id text,
+  name text,
+  title text,
+  linkedin_url text,
+  github_url text,
+  refreshed_at timestamptz DEFAULT now() NOT NULL
+);
+CREATE INDEX IF NOT EXISTS people_company_id ON people (company_id);
+
+CREATE TABLE IF NOT EXISTS deals (
+  pitchbook_id text PRIMARY KEY,
+  company_id text NOT NULL REFERENCES companies (pitchbook_id),
+  found_at timestamptz DEFAULT now() NOT NULL
+);
+CREATE INDEX IF NOT EXISTS deals_company_id ON deals (company_id);
+
+CREATE TABLE IF NOT EXISTS repos (
+  id bigint PRIMARY KEY,  -- GitHub's, which outlives a rename
+  company_id bigint REFERENCES companies,
+  owner text NOT NULL,
+  name text NOT NULL,
+  description text,
+  language text,
+  stars int,
+  forks int,
+  archived boolean,
+  pushed_at timestamptz,
+  refreshed_at timestamptz DEFAULT now() NOT NULL
+);
+CREATE INDEX IF NOT EXISTS repos_company_id ON repos (company_id);
+
+CREATE TABLE IF NOT EXISTS summaries (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  company_id bigint NOT NULL REFERENCES companies,
+  model text NOT NULL,
+  text text NOT NULL,
+  created_at timestamptz DEFAULT now() NOT NULL
+);
+CREATE INDEX IF NOT EXISTS summaries_company_id ON summaries (company_id, created_at);
