@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from queues import apollo, caches, jobs
+from queues import apollo, caches, jobs, pitchbook
 from queues.schedule import schedule
 from supervisor import DB, Worker
 
@@ -11,6 +11,7 @@ registry: list[Callable[[DB], Worker]] = [
     apollo.new_worker,
     caches.new_worker,
     jobs.new_worker,
+    pitchbook.new_worker,
 ]
 
 # Idempotent SQL that `paceline migrate` applies after its own.

@@ -9,13 +9,13 @@ CREATE TABLE IF NOT EXISTS cache (
 );
 CREATE INDEX IF NOT EXISTS cache_expires_at ON cache (expires_at);
 
--- Known by its PitchBook id, by its domain, or by both.
+-- One for each domain, whoever told of it.
 CREATE TABLE IF NOT EXISTS companies (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  domain text NOT NULL UNIQUE,  -- lower case, without www.
   name text NOT NULL,
-  pitchbook_id text UNIQUE,
-  domain text UNIQUE,  -- lower case, without www.
-  github_org text,     -- no vendor here tells it: entered by a person
+  github_org text,              -- no vendor here tells it: entered by a person
+  pitchbook_id text,
   apollo_id text,
   website text,
   linkedin_url text,
@@ -24,10 +24,10 @@ CREATE TABLE IF NOT EXISTS companies (
   employees int,
   founded_year int,
   created_at timestamptz DEFAULT now() NOT NULL,
-  enriched_at timestamptz,  -- by Apollo
-  CHECK (pitchbook_id IS NOT NULL OR domain IS NOT NULL)
+  enriched_at timestamptz       -- by Apollo
 );
 CREATE INDEX IF NOT EXISTS companies_enriched_at ON companies (enriched_at NULLS FIRST);
+CREATE INDEX IF NOT EXISTS companies_pitchbook_id ON companies (pitchbook_id);
 
 CREATE TABLE IF NOT EXISTS people (
   email text PRIMARY KEY,  -- lower case
@@ -41,12 +41,13 @@ CREATE TABLE IF NOT EXISTS people (
 );
 CREATE INDEX IF NOT EXISTS people_company_id ON people (company_id);
 
+-- As PitchBook has them; the company is there as soon as its domain is known.
 CREATE TABLE IF NOT EXISTS deals (
   pitchbook_id text PRIMARY KEY,
-  company_id text NOT NULL REFERENCES companies (pitchbook_id),
+  company_id text NOT NULL,  -- companies.pitchbook_id
+  company_name text NOT NULL,
   found_at timestamptz DEFAULT now() NOT NULL
 );
-CREATE INDEX IF NOT EXISTS deals_company_id ON deals (company_id);
 
 CREATE TABLE IF NOT EXISTS repos (
   id bigint PRIMARY KEY,  -- GitHub's, which outlives a rename

@@ -1,5 +1,6 @@
 """Stand-ins of the six vendors on loopback, for the tests and for `paceline run --sandbox`. They spend no credit."""
 
 from deploy.sandbox.apollo import Apollo
+from deploy.sandbox.pitchbook import PitchBook
 
-VENDORS = [Apollo]
+VENDORS = [Apollo, PitchBook]

@@ -9,6 +9,7 @@ import queues
 from deploy.sandbox import VENDORS
 from deploy.sandbox.server import Sandbox, Vendor
 from supervisor import DB
+from supervisor.migrate import migrate
 from tests.queues.harness import Work
 from tests.support.databases import Databases
 from tests.support.rows import Rows
@@ -42,6 +43,9 @@ def vendor(sandbox: Sandbox, request: pytest.FixtureRequest) -> Vendor:
 @pytest.fixture(scope="package")
 def package_database(databases: Databases) -> Iterator[str]:
     with databases.today() as url:
+        workers = [new_worker(DB(url)) for new_worker in queues.registry]
+        names = {name for worker in workers for name in worker.dedupe} | {entry.name for entry in queues.schedule}
+        migrate(url, dedupe=names)
         rows = Rows(url)
         for file in queues.schema:
             rows.execute(file.read_text())
