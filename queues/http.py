@@ -192,13 +192,12 @@ class Client:
             if len(body) > LONGEST:
                 response.close()
                 raise ConnectionError(f"{self.vendor}: the answer is longer than {LONGEST} bytes")
-        except TimedOut:
-            raise late from None
+        except NewConnectionError:  # to urllib3 it is a kind of TimeoutError
+            raise ConnectionError(f"{self.vendor}: no connection") from None
         except HTTPError as error:
-            if time.monotonic() >= end:
+            if isinstance(error, TimedOut) or time.monotonic() >= end:
                 raise late from None
-            what = "no connection" if isinstance(error, NewConnectionError) else f"broken off ({type(error).__name__})"
-            raise ConnectionError(f"{self.vendor}: {what}") from None
+            raise ConnectionError(f"{self.vendor}: broken off ({type(error).__name__})") from None
         finally:
             if timer is not None:
                 timer.cancel()

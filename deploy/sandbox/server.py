@@ -27,6 +27,7 @@ class Request:
     headers: Mapping[str, str]  # by name in lower case
     body: bytes
     base: str  # the vendor's URL, for links
+    port: int  # of the client: another one for each connection
 
     def json(self) -> Any:
         """The body; None where it is no JSON."""
@@ -185,6 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
             {key.lower(): value for key, value in self.headers.items()},
             body,
             f"{self.server.sandbox.url}/{name}",
+            self.client_address[1],
         )
         self._send(vendor.answer(request))
 
