@@ -74,12 +74,12 @@ class Contract:
     def run(self, work: Work) -> Callable[..., Done]:
         return lambda **changes: work(type(self).new_worker, self.name, self.args, **changes)
 
-    def prepare(self, work: Work) -> None:
+    def prepare(self, rows: Rows) -> None:
         """Put into the tables what the job needs."""
 
     @pytest.fixture(autouse=True)
-    def _prepared(self, work: Work) -> None:
-        self.prepare(work)
+    def _prepared(self, database: str, rows: Rows) -> None:
+        self.prepare(rows)
 
     def test_a_good_answer(self, run: Callable[..., Done], vendor: Vendor) -> None:
         done = run()
