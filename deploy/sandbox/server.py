@@ -58,7 +58,7 @@ class Refused(Exception):
         self.reply = reply
 
 
-Answers = Callable[[Any, Request], Reply]
+Answers = Callable[..., Reply]  # (the vendor, the request, the groups of the pattern)
 
 
 class Vendor:

@@ -1,4 +1,4 @@
-"""apollo.IngestCompany is one transaction: a child killed at any statement leaves its write and its jobs, or neither."""
+"""apollo.IngestCompany is one transaction: a child killed at any statement leaves its write and jobs, or neither."""
 
 from contextlib import closing
 from signal import SIGKILL
