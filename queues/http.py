@@ -148,7 +148,7 @@ class Client:
                 return answer
             if not isinstance(refusal, RateLimited):
                 raise refusal
-            wait = max(refusal.retry_after, 2.0**tries)
+            wait = max(refusal.retry_after, 0.25 * 2.0**tries)
             if wait >= ctx.remaining() - _MARGIN:
                 raise refusal
             time.sleep(wait)

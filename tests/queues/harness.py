@@ -66,6 +66,7 @@ class Contract:
     calls: ClassVar[int] = 1  # that a good run makes
     refused: ClassVar[str] = "err: HTTP 401"  # after a token that the vendor refuses
     other_403: ClassVar[tuple[Reply | int, str] | None] = None  # one that is not about the token, and the status
+    short: ClassVar[float] = 0.3  # seconds, a rate limit that is waited for
     limited: ClassVar[str] = "err: rate limited, retry after 3412s"
     broken: ClassVar[str] = "err: HTTP 500"
     shape: ClassVar[tuple[Any, str]]  # a body that is another one's, and where its status says that it is wrong
@@ -125,7 +126,7 @@ class Contract:
         assert vendor.count == 1
 
     def test_a_short_rate_limit_is_waited_for(self, run: Callable[..., Done], vendor: Vendor) -> None:
-        vendor.tell(429, retry_after=1)
+        vendor.tell(429, retry_after=self.short)
         assert run().status == self.ok
         assert vendor.count == self.calls + 1
 
