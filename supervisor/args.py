@@ -146,16 +146,12 @@ def _bad(path: _Path, why: str) -> BadArgs:
     return BadArgs(f"{path}{steps if len(steps) <= 200 else f'{steps[:100]}…{steps[-100:]}'}: {why}")
 
 
-def decoder_for(handler: Callable[..., Any]) -> Callable[[str | bytes], Any]:
-    """A function from a row's args to what `handler` takes as its second argument, by that one's annotation.
+def args_type(handler: Callable[..., Any]) -> Any:
+    """What the second argument of `handler` is annotated with; dict where it is not, or with Any or object.
 
-    Without one, or with Any or object, a dict. An int stays exact at any size; a float of 1e16 and above was
-    made an int by jsonb, so a handler that wants floats names the type.
-
-    Raises TypeError for an annotation that cannot be resolved or that msgspec does not decode into. The
-    function raises msgspec.ValidationError: "Expected `int`, got `str` - at `$.id`".
+    Raises TypeError for an annotation that cannot be resolved or that msgspec does not decode into.
     """
-    function = _function(handler)
+    function = function_of(handler)
     name = getattr(function, "__qualname__", type(function).__name__)
     try:
         hint = _annotation(handler, function)
@@ -163,7 +159,19 @@ def decoder_for(handler: Callable[..., Any]) -> Callable[[str | bytes], Any]:
         raise TypeError(f"handler {name}: the type of args must stand at its module's top: {error}") from None
     if isinstance(msgspec.inspect.type_info(hint), msgspec.inspect.CustomType):
         raise TypeError(f"handler {name}: args cannot be decoded into {hint!r}; take a dict or a Struct")
-    decoder = msgspec.json.Decoder(hint)
+    return hint
+
+
+def decoder_for(handler: Callable[..., Any]) -> Callable[[str | bytes], Any]:
+    """A function from a row's args to what `handler` takes as its second argument, by its args_type().
+
+    An int stays exact at any size; a float of 1e16 and above was made an int by jsonb, so a handler that wants
+    floats names the type.
+
+    Raises TypeError as args_type() does. The function raises msgspec.ValidationError: "Expected `int`, got `str`
+    - at `$.id`".
+    """
+    decoder = msgspec.json.Decoder(args_type(handler))
 
     def decode(text: str | bytes) -> Any:
         try:
@@ -190,13 +198,13 @@ def _annotation(handler: Callable[..., Any], function: Any) -> Any:
     return dict if hint in (Any, object) else hint
 
 
-def _function(handler: Any) -> Any:
+def function_of(handler: Any) -> Any:
     """The function that was written: below partial, functools.wraps, a method, an instance with __call__."""
     if isinstance(handler, functools.partial):
-        return _function(handler.func)
+        return function_of(handler.func)
     if inspect.ismethod(handler):
-        return _function(handler.__func__)
+        return function_of(handler.__func__)
     if hasattr(handler, "__wrapped__"):
-        return _function(handler.__wrapped__)
+        return function_of(handler.__wrapped__)
     call = inspect.getattr_static(type(handler), "__call__", None)
-    return _function(call) if inspect.isfunction(call) else handler
+    return function_of(call) if inspect.isfunction(call) else handler

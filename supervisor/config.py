@@ -78,6 +78,13 @@ class Registry:
 
 def load_registry(module: str, url: str) -> Registry:
     """Import `module`, build its workers and check them against each other. UsageError in one line."""
+    registry = build_registry(module, url)
+    _check(module, registry.workers, registry.schedule)
+    return registry
+
+
+def build_registry(module: str, url: str) -> Registry:
+    """The same, but for that check: `paceline check` tells of more than the first fault, each with its line."""
     before = _sockets()
     try:
         loaded = importlib.import_module(module)
@@ -90,7 +97,6 @@ def load_registry(module: str, url: str) -> Registry:
     workers = tuple(_build(constructor, module, url) for constructor in _list(loaded, "registry"))
     schedule = tuple(_list(loaded, "schedule"))
     schema = tuple(map(Path, getattr(loaded, "schema", ())))
-    _check(module, workers, schedule)
     if _sockets() > before or len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - Path.iterdir for a count?
         raise UsageError(
             f"registry {module}: it opens a connection or starts a thread at import; "
