@@ -37,11 +37,12 @@ test: install ## all tests
 test-fast: install ## the tests that take under a second each
 	$(BIN)/python -m pytest -m 'not slow'
 
-check: install ## lint, types, import rules
+check: install ## lint, types, import rules, and what is enqueued
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(PACELINE) check
 
 format: install ## lay the code out
 	$(BIN)/ruff check --fix .

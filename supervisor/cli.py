@@ -29,6 +29,17 @@ _ENVIRONMENT = """environment (each has a flag):
   SENTRY_DSN              where faults are reported (default: nowhere)
 """
 
+_CHECK = """Read the schedule, and below the root every call of insert, insert_many and insert_async and all SQL that
+writes to jobs: each must name a queue and a job that some worker handles, with args that it takes. No database is
+asked and nothing runs but the registry's import. Tests are left out. Exit 1 unless all that is found are warnings.
+
+What is computed is reported too, until a comment on its line says what it may be:
+
+  insert(db, "apollo", name)  # paceline: apollo apollo.IngestCompany, apollo apollo.RefreshPerson
+  insert(db, queue, name)     # paceline: any
+
+In SQL: -- paceline: apollo apollo.IngestCompany, anywhere in the statement."""
+
 
 class _Parser(argparse.ArgumentParser):
     """argparse, with one line for a usage error."""
@@ -170,6 +181,16 @@ def _parser() -> _Parser:
 
     schedule = add("schedule", parents=[registry, as_json], help="what the clock enqueues over the coming day")
     schedule.set_defaults(do=commands.schedule)
+
+    check = add(
+        "check",
+        parents=[registry],
+        help="find what enqueues a job that no worker handles",
+        description=_CHECK,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.add_argument("--root", metavar="DIRECTORY", help="default: the one that holds the registry's package")
+    check.set_defaults(do=commands.check)
 
     retry = add("retry", parents=[database], help="enqueue finished jobs anew, as new rows; print their ids")
     retry.add_argument("ids", metavar="ID", nargs="+", type=_id)

@@ -152,6 +152,21 @@ def schedule(arguments: Namespace) -> int:
     return 0
 
 
+def check(arguments: Namespace) -> int:
+    try:
+        from supervisor.check import check as find  # by this command alone: its parser is an extra
+    except ModuleNotFoundError as error:
+        if error.name != "postgast":
+            raise
+        raise UsageError("check reads SQL with postgast: pip install 'paceline[check]'") from None
+    if arguments.root and not Path(arguments.root).is_dir():
+        raise UsageError(f"--root {arguments.root}: no such directory")
+    findings = find(arguments.registry, Path(arguments.root) if arguments.root else None, _NO_DATABASE)
+    for finding in findings:
+        print(finding)
+    return int(not all(finding.warning for finding in findings))
+
+
 def _coming(entry: Scheduled, now: datetime) -> tuple[Any, list[datetime]]:
     """The args as they would be enqueued, and the ticks of the coming day. PacelineError names a failing entry."""
     try:
