@@ -99,7 +99,7 @@ def calls(db, args, items, *more):
     insert(db, "shop", "shop.Person", {"id": 1, "type": "person", "note": args.note})  # KEY-BESIDE-THE-TAG
     insert_many(db, [("shop", "shop.Company", {"companyId": 1}), ("desk", "desk.Wrte", None)])  # ONE-OF-MANY
     insert_many(db, [("shop", item.name, {}) for item in items])  # COMPUTED-OF-MANY
-    jobs = []
+    jobs = [("shop", "shop.Company", {"companyId": 1})]
     jobs.append(("shop", args.name, {}))
     insert_many(db, jobs)  # APPENDED
     insert_many(db, items)  # COMPUTED-LIST
@@ -128,7 +128,7 @@ def sql(connection, queue):
     with connection.cursor().copy("COPY jobs (queue, name) FROM STDIN"):  # COPY
         pass
 ''',
-    "shop/sql/due.sql": """-- Companies.
+    "shop/sql/due.sql": """-- Bytes are not letters: éééééééééééééééééééééééééééééééééééééééééééééééééééééééé
 INSERT INTO jobs (queue, name, args)
 SELECT 'shop', 'shop.Company', jsonb_build_object('companyId', id) FROM companies;
 INSERT INTO jobs (queue, name, args) -- SELECTED-JOB
