@@ -85,7 +85,7 @@ def load_registry(module: str, url: str) -> Registry:
 
 def build_registry(module: str, url: str) -> Registry:
     """The same, but for that check: `paceline check` tells of more than the first fault, each with its line."""
-    before = _sockets()
+    before = _sockets_and_threads()
     try:
         loaded = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -97,7 +97,7 @@ def build_registry(module: str, url: str) -> Registry:
     workers = tuple(_build(constructor, module, url) for constructor in _list(loaded, "registry"))
     schedule = tuple(_list(loaded, "schedule"))
     schema = tuple(map(Path, getattr(loaded, "schema", ())))
-    if _sockets() > before or len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - Path.iterdir for a count?
+    if _sockets_and_threads() > before:
         raise UsageError(
             f"registry {module}: it opens a connection or starts a thread at import; "
             "children inherit it: open it inside a handler, on first use"
@@ -150,9 +150,9 @@ def _where(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
 
 
-def _sockets() -> int:
-    """How many sockets this process has open."""
-    count = 0
+def _sockets_and_threads() -> int:
+    """How many this process has."""
+    count = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - Path.iterdir for a count?
     for fd in os.listdir("/proc/self/fd"):  # noqa: PTH208 - as above
         try:
             count += os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")  # noqa: PTH115

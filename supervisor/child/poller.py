@@ -76,15 +76,17 @@ class Poller:
         self._rate_limited = False  # the last job ended so: one event for a run of them
         self.timed_out = False  # a deadline was raised in this process, which leaves pools and locks in doubt
 
-    def work_once(self) -> str | None:
-        """Run the oldest pending job to its end, without lease, deadline or rest; its final status, None for no job.
+    def work_once(self, id: int = 0) -> str | None:
+        """Run the oldest pending job, or `id`, to its end, without lease, deadline or rest: its status, None for none.
 
-        Raises psycopg.Error. Closes its session.
+        An error's stack is logged. Raises psycopg.Error. Closes its session.
         """
         try:
-            for id in self.fetch():
-                if claimed := self.claim(id):
+            for pending in [id] if id else self.fetch():
+                if claimed := self.claim(pending):
                     result = self.execution.dispatch(claimed)
+                    if result.error is not None:
+                        log.log.error("%s id=%d", claimed.job.name, claimed.job.id, exc_info=result.error)
                     self.finalize(claimed, result)
                     return result.status
             return None
