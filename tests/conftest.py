@@ -1,6 +1,5 @@
 """Fixtures: one Postgres cluster a run, one database a test, the supervisor as a real process."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor import testing
 from tests.support import supervised
 from tests.support.databases import Databases
 from tests.support.ingest import Ingest
@@ -23,11 +23,7 @@ def cluster() -> str:
 
     Our own is stopped and deleted when this process has ended, however it ends.
     """
-    if url := os.environ.get("PACELINE_TEST_URL"):
-        return url
-    from supervisor.embedded import temporary  # not above: a server from outside needs no embedded one
-
-    return temporary(max_connections="300")
+    return testing.cluster()
 
 
 @pytest.fixture(scope="session")

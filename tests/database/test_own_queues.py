@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Protocol
 
 import psycopg
 import pytest
 
 import queues
 from queues import caches, jobs
-from supervisor import DB, Poller
+from supervisor import DB
+from supervisor.testing import drain, run_one
 from tests.support.rows import Rows
 
 DAY = 86_400  # seconds
@@ -29,27 +29,22 @@ FOR EACH STATEMENT EXECUTE FUNCTION watch();
 """
 
 
-class Work(Protocol):
-    def __call__(self, queue: str) -> str | None: ...
-
-
 @pytest.fixture
-def work(database_in_use: str, rows: Rows) -> Iterator[Work]:
-    """work(queue): runs the queue's next job to its end; its status."""
-    [schema] = queues.schema
-    rows.execute(schema.read_text())
-    db = DB(database_in_use)
+def db(database_in_use: str, rows: Rows) -> Iterator[DB]:
+    """The test's database, in whichever shape, with the application's own tables."""
+    for schema in queues.schema:
+        rows.execute(schema.read_text())
+    opened = DB(database_in_use)
+    yield opened
+    opened.close()
 
-    def once(queue: str) -> str | None:
-        new_worker = {"caches": caches.new_worker, "jobs": jobs.new_worker}[queue]
-        poller = Poller(new_worker(db), db)
-        try:
-            return poller.work_once()
-        finally:
-            poller.session.drop()
 
-    yield once
-    db.close()
+def age(db: DB) -> str:
+    return run_one(caches.new_worker(db), "caches.Age", db=db)
+
+
+def clean_up(db: DB) -> str:
+    return run_one(jobs.new_worker(db), "jobs.CleanUpQueues", db=db)
 
 
 def batches(rows: Rows) -> list[int]:
@@ -73,31 +68,27 @@ def cache(rows: Rows, count: int, expires: str) -> None:
     )
 
 
-def test_age_deletes_what_has_expired_in_batches_and_says_how_much(work: Work, rows: Rows) -> None:
+def test_age_deletes_what_has_expired_in_batches_and_says_how_much(db: DB, rows: Rows) -> None:
     cache(rows, 2_300, "-1 second")
     cache(rows, 7, "1 hour")
     rows.execute(WATCH.format(table="cache"))
-    job = rows.insert("caches", "caches.Age")
-    assert work("caches") == "ok: 2300 expired"
-    assert rows.status(job) == "ok: 2300 expired"
+    assert age(db) == "ok: 2300 expired"
     assert rows.execute("SELECT count(*), count(*) FILTER (WHERE expires_at > now()) FROM cache") == [(7, 7)]
     assert batches(rows) == [BATCH, BATCH, 300]
 
 
-def test_age_with_nothing_expired_is_skipped(work: Work, rows: Rows) -> None:
+def test_age_with_nothing_expired_is_skipped(db: DB, rows: Rows) -> None:
     cache(rows, 3, "1 hour")
-    rows.insert("caches", "caches.Age")
-    assert work("caches") == "skip: nothing has expired"
+    assert age(db) == "skip: nothing has expired"
     assert rows.execute("SELECT count(*) FROM cache") == [(3,)]
 
 
-def test_age_leaves_an_answer_that_is_being_renewed(work: Work, rows: Rows, database: str) -> None:
+def test_age_leaves_an_answer_that_is_being_renewed(db: DB, rows: Rows, database: str) -> None:
     """It does not wait for the transaction that renews it."""
     cache(rows, 3, "-1 second")
-    rows.insert("caches", "caches.Age")
     with closing(psycopg.connect(database)) as client:
         client.execute("UPDATE cache SET expires_at = now() + interval '1 hour' WHERE key = '-1 second 2'")
-        assert work("caches") == "ok: 2 expired"
+        assert age(db) == "ok: 2 expired"
         client.commit()
     assert rows.execute("SELECT key FROM cache") == [("-1 second 2",)]
 
@@ -124,7 +115,7 @@ def left(rows: Rows) -> dict[str, int]:
 
 
 def test_clean_up_deletes_old_finished_jobs_of_every_queue_in_batches_and_says_how_many(
-    either_database: str, work: Work, rows: Rows
+    either_database: str, db: DB, rows: Rows
 ) -> None:
     """FAULTS 28, small size. Served or not: the queues are those that the table has."""
     finished(rows, "one", 2_300, 31 * DAY)
@@ -133,35 +124,29 @@ def test_clean_up_deletes_old_finished_jobs_of_every_queue_in_batches_and_says_h
     for queue in ("one", "two", "kept"):
         finished(rows, queue, 2, 29 * DAY)
     rows.execute(WATCH.format(table="jobs"))
-    job = rows.insert("jobs", "jobs.CleanUpQueues")
-    assert work("jobs") == "ok: 2302 deleted"
-    assert rows.status(job) == "ok: 2302 deleted"
+    assert clean_up(db) == "ok: 2302 deleted"
     assert left(rows) == {"one": 2, "two": 2, "kept": 2}
     assert sorted(batches(rows)) == [1, 1, 300, BATCH, BATCH]
 
 
-def test_clean_up_leaves_what_is_not_finished_and_what_ended_lately_whatever_its_age(work: Work, rows: Rows) -> None:
+def test_clean_up_leaves_what_is_not_finished_and_what_ended_lately_whatever_its_age(db: DB, rows: Rows) -> None:
     kept = [rows.insert("one", "any.Job", status=status, age=400 * DAY) for status in ("pending", "started", "ok")]
     rows.execute("UPDATE jobs SET finished_at = now() WHERE id = %s", kept[2])
-    rows.insert("jobs", "jobs.CleanUpQueues")
-    assert work("jobs") == "skip: nothing is older than 30 days"
+    assert clean_up(db) == "skip: nothing is older than 30 days"
     assert [rows.status(job) for job in kept] == ["pending", "started", "ok"]
 
 
-def test_the_retention_is_a_setting(
-    either_database: str, work: Work, rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_retention_is_a_setting(either_database: str, db: DB, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBS_RETENTION_DAYS", "0.5")
     finished(rows, "one", 3, 0.6 * DAY)
     finished(rows, "one", 4, 0.4 * DAY)
-    rows.insert("jobs", "jobs.CleanUpQueues")
-    assert work("jobs") == "ok: 3 deleted"
+    assert clean_up(db) == "ok: 3 deleted"
     assert left(rows) == {"one": 4}
 
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York"])
 def test_the_retention_is_the_same_whatever_the_time_zone_of_the_database(
-    zone: str, either_database: str, work: Work, rows: Rows, monkeypatch: pytest.MonkeyPatch
+    zone: str, either_database: str, db: DB, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FAULTS 39: the older table's times are in UTC."""
     [(name,)] = rows.execute("SELECT current_database()")
@@ -169,8 +154,7 @@ def test_the_retention_is_the_same_whatever_the_time_zone_of_the_database(
     monkeypatch.setenv("JOBS_RETENTION_DAYS", "1")
     finished(rows, "one", 1, 1.01 * DAY)
     finished(rows, "one", 2, 0.99 * DAY)
-    rows.insert("jobs", "jobs.CleanUpQueues")
-    assert work("jobs") == "ok: 1 deleted"
+    assert clean_up(db) == "ok: 1 deleted"
     assert left(rows) == {"one": 2}
 
 
@@ -182,14 +166,13 @@ def test_a_retention_that_is_none_is_refused(given: str, monkeypatch: pytest.Mon
         jobs.new_worker(DB.for_children("postgresql:///"))
 
 
-def test_an_empty_setting_is_the_default(work: Work, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_setting_is_the_default(db: DB, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBS_RETENTION_DAYS", "")
     finished(rows, "one", 1, 31 * DAY)
     finished(rows, "one", 1, 29 * DAY)
-    rows.insert("jobs", "jobs.CleanUpQueues")
-    assert work("jobs") == "ok: 1 deleted"
+    assert clean_up(db) == "ok: 1 deleted"
 
 
-def test_a_queue_with_nothing_pending_has_nothing_to_work(work: Work) -> None:
-    assert work("caches") is None
-    assert work("jobs") is None
+def test_a_queue_with_nothing_pending_has_nothing_to_work(db: DB) -> None:
+    assert drain(caches.new_worker(db), db=db) == []
+    assert drain(jobs.new_worker(db), db=db) == []
