@@ -76,7 +76,9 @@ def _state(slot: Slot, now: float) -> tuple[str, bool]:
         return f"backing off {left:.0f}s ({_text(parent.cause)}, {parent.deaths} deaths)", True
     if parent.phase == Phase.STOPPED:
         return "stopped", False
-    if not child.running and doing is not Doing.STARTING and now > child.due + _LATE:
+    late = now > child.due + _LATE
+    # To connect may take long, by the network or a name server, and is waiting for the database.
+    if late and not child.running and doing not in (Doing.STARTING, Doing.CONNECTING):
         return f"not turning for {now - child.turned:.0f}s", True
     words = "waiting for the database" if doing is Doing.CONNECTING else doing.name.lower()
     if child.trouble:
@@ -85,7 +87,7 @@ def _state(slot: Slot, now: float) -> tuple[str, bool]:
         return f"standby (lease: {_text(child.holder)})", False
     if doing in (Doing.PAUSED, Doing.RESTING):
         return f"{words} until {clock(child.until, now)} ({_text(child.reason)})", doing is Doing.PAUSED
-    return words, False
+    return words, late and doing is Doing.CONNECTING
 
 
 def clock(moment: float, now: float) -> str:
