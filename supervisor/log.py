@@ -14,10 +14,18 @@ Format = Literal["text", "json"]
 _BARE = re.compile(r'[^\s"=\\\x00-\x1f\x7f]+')  # a text that needs no quotes
 
 
+# What ends a line for some reader, or moves a terminal's cursor: by it a vendor's answer could forge a record.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
 class _Text(logging.Formatter):
+    """A record is one line; a stack's lines, which a handler may log, are indented."""
+
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_stamp(record)} {record.levelname} {record.getMessage()}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        lines = [f"{_stamp(record)} {record.levelname} {record.getMessage()}"]
+        if record.exc_info:
+            lines += [f"  {line}" for line in self.formatException(record.exc_info).split("\n")]
+        return "\n".join(_CONTROL.sub(lambda control: json.dumps(control[0])[1:-1], line) for line in lines)
 
 
 class _Json(logging.Formatter):
