@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import secrets
+import select
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -31,6 +32,7 @@ _CONCERN_RETRY = 5.0  # seconds after a bug in a concern
 _LAST_WORDS = 5.0  # seconds at the end for rows and events
 _LOAD_LIMIT = 60.0  # seconds for new code to load
 _BURST_LOOK = 0.2  # seconds
+_WINDOW_LOOK = 1.0  # seconds
 
 
 def run(settings: Settings, registry: Registry, keep_over_exec: Callable[[], list[int]] = list) -> int:
@@ -94,6 +96,7 @@ class Supervisor:
         self._stop_since: float | None = None
         self._stopped = asyncio.Event()  # during the boot
         self._reloading: asyncio.Task[None] | None = None
+        self._window: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         self._take_signals()
@@ -158,13 +161,24 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGCHLD, self.children.reap)
         loop.add_signal_handler(signal.SIGTERM, self._on_stop, "SIGTERM")
         loop.add_signal_handler(signal.SIGINT, self._on_stop, "SIGINT")
-        if _has_terminal():
+        if (terminal := _terminal()) is not None:
             # A closed window must not leave a service behind; under nohup the signal stays ignored.
             if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
                 loop.add_signal_handler(signal.SIGHUP, self._on_stop, "SIGHUP")
+                self._window = loop.create_task(self._watch(terminal))
         else:
             loop.add_signal_handler(signal.SIGHUP, self._on_reload)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+
+    async def _watch(self, terminal: int) -> None:
+        """The kernel tells the session's leader only of a hang-up, and `make` as such waits for us and tells nobody."""
+        poll = select.poll()
+        poll.register(terminal, 0)  # nothing but POLLHUP
+        while not poll.poll(0):
+            await asyncio.sleep(_WINDOW_LOOK)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # that of the leader's end comes late, and is no second signal
+        if self._stop_since is None:
+            self._on_stop("SIGHUP")
 
     def _on_stop(self, name: str) -> None:
         now = boottime()
@@ -236,10 +250,9 @@ async def _guard(concern: Callable[[], Awaitable[None]], helpers: Helpers) -> No
         await asyncio.sleep(_CONCERN_RETRY)
 
 
-def _has_terminal() -> bool:
-    """Whether this process has a controlling terminal."""
+def _terminal() -> int | None:
+    """A descriptor of this process's controlling terminal, None where it has none."""
     try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+        return os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:
-        return False
-    return True
+        return None
