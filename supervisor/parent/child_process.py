@@ -121,7 +121,7 @@ class ChildProcess:
         self.signal(signal.SIGKILL)
 
     def exited(self, exit_code: int, now: float) -> Ended:
-        """Note the end of the process: a death, unless it exits 0 with no job left in its slot."""
+        """Note the end of the process: a death, unless it exits 0 with no job of its own left in its slot."""
         child, parent = self.slot.child, self.slot.parent
         cause = self._cause(exit_code)
         # The slot may still show the job of a predecessor, whose row this process did not live to end.
@@ -130,7 +130,7 @@ class ChildProcess:
             ended = Ended.DEADLINE
             parent.interrupted = cut(statuses.timed_out(self.worker.job_timeout), 256)
         else:
-            ended = Ended.DEATH if exit_code != 0 or self.shows_job() else Ended.REPLACED
+            ended = Ended.DEATH if exit_code != 0 or its_job else Ended.REPLACED
             if its_job:
                 parent.interrupted = cut(statuses.interrupted(cause), 256)
         parent.pid = self.pid = 0
