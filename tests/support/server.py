@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -80,12 +80,10 @@ class Server:
 
     def freeze(self) -> None:
         """SIGSTOP to the postmaster and all that it forked: connections stay open, nobody answers."""
-        for each in self._processes():
-            each.signal(signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        for each in self._processes():
-            each.signal(signal.SIGCONT)
+        self._signal(signal.SIGCONT)
 
     def answers(self) -> bool:
         try:
@@ -105,6 +103,11 @@ class Server:
             command, check=False, capture_output=True, text=True, cwd="/", env=ENVIRONMENT, **self._switch
         )
         assert done.returncode == 0, done.stderr
+
+    def _signal(self, signo: signal.Signals) -> None:
+        for each in self._processes():
+            with suppress(ProcessLookupError):  # a backend whose client has gone ends by itself
+                each.signal(signo)
 
     def _processes(self) -> list[Process]:
         if self._popen is None or self._popen.poll() is not None:
