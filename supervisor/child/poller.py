@@ -200,7 +200,8 @@ class Poller:
                 break
             except psycopg.Error as error:
                 gone = self.session.lost(error)
-                if tries or not gone:  # a lost session that the next try finds again is no fault
+                # No fault yet: a lost session, which the next try may find again; a lock, which may be on the next row.
+                if tries or not (gone or (following and isinstance(error, psycopg.errors.LockNotAvailable))):
                     self.finalizing.failed(error)
                 if gone:
                     self.session.drop()

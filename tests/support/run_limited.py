@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from supervisor import log
+from supervisor import log, report
 from supervisor.config import Limits, Settings, load_registry
 from supervisor.parent import supervisor
 
@@ -27,4 +27,5 @@ def main(limits: Mapping[str, float]) -> None:
     url, registry = os.environ["DATABASE_URL"], os.environ["PACELINE_REGISTRY"]
     settings = Settings(url=url, registry=registry, drain_timeout=given.drain_timeout, limits=Limits(**limits))  # type: ignore[arg-type]
     log.start("text")
+    report.start(os.environ.get("SENTRY_DSN"))
     sys.exit(supervisor.run(settings, load_registry(registry, url).only(given.queues)))
