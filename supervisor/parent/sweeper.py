@@ -31,7 +31,8 @@ class Sweeper:
         self._children.note_timeouts(Sessions.read(now, names).timeouts)
         served = self._children.all
         limits = [
-            max(child.worker.job_timeout, child.slot.parent.timeout) + self._limits.sweep_margin for child in served
+            float(max(child.worker.job_timeout, child.slot.parent.timeout) + self._limits.sweep_margin)
+            for child in served  # all floats: psycopg refuses a list that mixes them with ints
         ]
         rows = await self._session.execute(
             "sweep", queues=[child.queue for child in served], limits=limits, status=status.interrupted()
