@@ -76,6 +76,17 @@ def end_around_the_deadline(ctx: Context, args: Moment) -> str:
     return "in time"
 
 
+def commit(ctx: Context, args: dict[str, Any], *, db: DB) -> str:
+    with db.connection() as connection:
+        connection.execute("INSERT INTO slow VALUES (%s)", (ctx.job.id,))
+    return "ok"
+
+
+def nap(ctx: Context, args: dict[str, Any]) -> str:
+    time.sleep(0.6)
+    return "ok"
+
+
 # By the name of the queue: those that the alarm ends, and those that only the kernel ends.
 AT_THE_DEADLINE: dict[str, Callable[..., Any]] = {
     "sleep": stubborn.sleep,
@@ -118,6 +129,11 @@ def new_brief_worker(db: DB) -> Worker:
     return Worker(queue="brief", handlers={"End": end_around_the_deadline}, job_timeout=BRIEF, poll_interval=1)
 
 
+def new_committing_worker(db: DB) -> Worker:
+    handlers = {"Commit": partial(commit, db=db), "Nap": nap}
+    return Worker(queue="commits", handlers=handlers, job_timeout=JOB_TIMEOUT, poll_interval=POLL_INTERVAL)
+
+
 registry: list[Callable[[DB], Worker]] = [
     *(
         partial(new_worker, queue=queue, handler=handler)
@@ -125,6 +141,7 @@ registry: list[Callable[[DB], Worker]] = [
     ),
     new_leaving_worker,
     new_brief_worker,
+    new_committing_worker,
     quick.new_worker,
 ]
 schedule: list[Scheduled] = []
