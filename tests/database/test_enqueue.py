@@ -190,6 +190,7 @@ def test_a_prepared_plan_outlives_a_change_of_the_ids_type(old_database: str) ->
 
 
 def test_a_transaction_that_commits_later_keeps_its_place_by_id(url: str) -> None:
+    """FAULTS 23."""
     with psycopg.connect(url) as early, psycopg.connect(url) as late:
         first = insert(early, "test", "test.Ok", {"from": "early"})
         second = insert(late, "test", "test.Ok", {"from": "late"})
@@ -201,6 +202,7 @@ def test_a_transaction_that_commits_later_keeps_its_place_by_id(url: str) -> Non
 
 
 def test_of_fifty_concurrent_enqueues_of_one_key_some_rolled_back_one_row_stays(url: str) -> None:
+    """FAULTS 24."""
     start = threading.Barrier(50)
 
     def call(number: int) -> int:
@@ -225,6 +227,7 @@ def test_of_fifty_concurrent_enqueues_of_one_key_some_rolled_back_one_row_stays(
 
 @pytest.mark.parametrize("many", [False, True], ids=["insert", "insert_many"])
 def test_a_winner_that_rolls_back_loses_nothing(url: str, many: bool) -> None:
+    """FAULTS 24."""
     with psycopg.connect(url) as winner, ThreadPoolExecutor() as pool:
         assert insert(winner, "test", "test.Dedupe", {"key": 1})
         second = pool.submit(both(url, many), "test.Dedupe", {"key": 1})
@@ -258,6 +261,7 @@ def both(url: str, many: bool) -> Callable[[str, dict[str, Any]], int]:
 
 
 def test_a_duplicate_in_a_larger_transaction_leaves_it_usable(connection: Connection, db: DB, url: str) -> None:
+    """FAULTS 24."""
     insert(db, "test", "test.Dedupe", {"key": 1})
     before = insert(connection, "test", "test.Ok")
     assert insert(connection, "test", "test.Dedupe", {"key": 1}) == 0
@@ -283,6 +287,7 @@ def test_a_key_is_free_again_when_its_job_is_final_and_differs_by_queue_and_args
 
 
 def test_a_megabyte_of_args_is_stored_deduped_and_announced(db: DB, url: str) -> None:
+    """FAULTS 13."""
     args = {"text": "é" * 250_000, "list": list(range(100_000))}
     with psycopg.connect(url, autocommit=True) as listener:
         listener.execute("LISTEN jobs")
@@ -294,6 +299,7 @@ def test_a_megabyte_of_args_is_stored_deduped_and_announced(db: DB, url: str) ->
 
 
 def test_ten_thousand_rows_from_a_select_notify_once_a_queue(url: str) -> None:
+    """FAULTS 13: three queues, three notifications."""
     with psycopg.connect(url, autocommit=True) as listener, psycopg.connect(url) as writer:
         listener.execute("LISTEN jobs")
         writer.execute("INSERT INTO jobs (queue, name) SELECT 'queue' || n % 3, 'x' FROM generate_series(1, 10000) n")
@@ -326,6 +332,8 @@ def told(listener: Connection) -> list[str]:
 def test_bad_args_are_refused_with_their_path_and_nothing_is_stored(
     connection: Connection, db: DB, url: str, value: Any, why: str
 ) -> None:
+    """FAULTS 25."""
+
     async def main() -> None:
         async with await psycopg.AsyncConnection.connect(url) as session:
             await insert_async(session, "test", "test.Ok", args)

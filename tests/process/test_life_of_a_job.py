@@ -81,6 +81,22 @@ def test_a_thousand_jobs_start_in_the_order_of_their_ids_and_never_overlap(
 
 
 @pytest.mark.slow
+def test_a_job_that_is_committed_later_runs_at_once_though_a_later_one_has_run(
+    database: str, rows: Rows, run_supervisor: RunSupervisor
+) -> None:
+    """FAULTS 23: the first transaction stays open while the second commits; the poll interval is 30 seconds."""
+    run_supervisor("ledger")
+    with psycopg.connect(database) as early:
+        first = insert(early, "ledger", "ledger.Append")
+        second = rows.insert("ledger", "ledger.Append")
+        eventually(lambda: final(rows, second))
+        third = insert(early, "ledger", "ledger.Append")
+    eventually(lambda: final(rows, first, third))
+    assert [run.id for run in ledger.runs(rows, "ledger")] == [second, first, third]
+    assert rows.statuses("ledger") == ["ok"] * 3
+
+
+@pytest.mark.slow
 def test_rows_of_a_queue_that_nobody_serves_stay_pending_and_status_lists_them(
     rows: Rows, run_supervisor: RunSupervisor, run_paceline: Paceline
 ) -> None:

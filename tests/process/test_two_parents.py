@@ -110,6 +110,7 @@ def test_a_row_of_a_dead_host_that_was_met_is_left_alone_until_its_deadline_has_
     eventually(lambda: rows.status(left) == "started")
     kill_tree(a)
     eventually(lambda: title(b, "sleeps") == "paceline: sleeps waits for a job that another host may be running", 5.0)
+    rows.execute("UPDATE jobs SET started_at = started_at - interval '4 s' WHERE id = %s", left)
     eventually(lambda: rows.status(left) != "started", 15.0)
     row = rows.row(left)
     assert row.status == "err: interrupted"
@@ -126,6 +127,7 @@ def test_a_host_that_stands_by_interrupts_nothing_that_the_other_runs(
     limited = program(tmp_path, sweep=0.2, sweep_margin=0.3)
     a = run_supervisor("ledger", "quick", host="host-a", python=limited, env={"TEST_JOB_TIMEOUT": "30"})
     job = rows.insert("ledger", "ledger.Append", {"seconds": 2.5})
+    following = rows.insert("ledger", "ledger.Append")
     eventually(lambda: hosts(rows) == ["host-a"])
     # A lower timeout of its own, but the sessions of the first tell its longer one.
     b = run_supervisor("ledger", "quick", host="host-b", python=limited, env={"TEST_JOB_TIMEOUT": "0.3"})
@@ -135,6 +137,8 @@ def test_a_host_that_stands_by_interrupts_nothing_that_the_other_runs(
     assert eventually(lambda: rows.execute(old, job)) == [("started",)]
     assert a.wait() == 0
     assert rows.status(job) == "ok"
+    eventually(lambda: rows.status(following) == "ok", 2.0)  # the second goes on at once
+    assert hosts(rows) == ["host-a", "host-b"]
     assert f"id={job} " not in b.log()
 
 
