@@ -198,6 +198,7 @@ class _Migration:
             self.drop_leftovers()
             self.adopt()
             self.dedupe(dedupe, prune)
+            self.advance_sequence()
             if upgrade:
                 self.upgrade(upgrade)
         return self.done
@@ -263,6 +264,13 @@ class _Migration:
         elif prune and "jobs_dedupe" in self.facts.indexes:
             self.drop_index("jobs_dedupe")
             self.done.append("dropped index jobs_dedupe: no name is declared")
+
+    def advance_sequence(self) -> None:
+        if sequence := self.ask(statement("id_sequence")):
+            moved = self.connection.execute(statement("advance_sequence"), {"sequence": sequence}).fetchone()
+            if moved:
+                lost = "jobs would have been taken for duplicates"
+                self.done.append(f"moved the sequence of jobs.id past {moved[0]}: {lost}")
 
     def build(self, name: str, wanted: Index, changes: str = "") -> None:
         """Build the index, unless it is there; beside the one of that name, if that is another."""
