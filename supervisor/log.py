@@ -114,6 +114,7 @@ def start(format: Format) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     log.setLevel(logging.INFO)
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # it warns of each try; who waits for it is told once
 
 
 def _shown(key: str, value: object) -> str:

@@ -194,6 +194,23 @@ def test_an_outage_in_mid_job_ends_with_the_true_status_and_one_line_for_each_th
 
 
 @pytest.mark.slow
+def test_a_handler_that_waits_for_its_connection_through_an_outage_ends_ok_and_its_pool_says_nothing_of_its_tries(
+    run_supervisor: RunSupervisor, rows: Rows, relay: Relay
+) -> None:
+    """FAULTS 20: the pool tries again by itself, for longer than this."""
+    sup = run_supervisor("ledger", "quick", url=relay.url)
+    job = rows.insert("ledger", "ledger.Append", {"seconds": 1.2})  # so long idle, a connection is asked first
+    eventually(lambda: ledger.runs(rows, "ledger"))
+    relay.refuse()
+    relay.cut()
+    eventually(lambda: sup.child("quick").title == "paceline: quick waiting for the database")
+    eventually(lambda: rows.execute("SELECT id FROM jobs WHERE id = %s AND now() - started_at > '2 s'", job))
+    relay.resume()
+    eventually(lambda: rows.status(job) == "ok")
+    assert "error connecting" not in sup.log()
+
+
+@pytest.mark.slow
 def test_without_a_database_at_boot_it_waits_says_so_once_and_then_works(
     run_supervisor: RunSupervisor, rows: Rows, relay: Relay
 ) -> None:
