@@ -118,6 +118,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("args", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_what_jsonb_cannot_hold_is_refused_with_its_path(args: Any, message: str) -> None:
+    """FAULTS 25."""
     with pytest.raises(BadArgs) as refusal:
         encode(args)
     text = str(refusal.value)

@@ -86,9 +86,10 @@ def test_what_is_told_of_a_url_that_cannot_be_read_holds_no_password(url: str) -
 
 
 def test_the_limits_are_those_that_operators_are_told() -> None:
+    """And FAULTS 12: a silent LISTEN connection is noticed within a minute."""
     limits = Limits()
     assert (limits.grace, limits.settle, limits.sweep, limits.sweep_margin) == (10, 5, 300, 60)
-    assert limits.ping + limits.call < 60  # FAULTS 12: a silent LISTEN connection is noticed within a minute
+    assert limits.ping + limits.call < 60
 
 
 def test_a_host_is_known_by_the_name_that_its_container_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
