@@ -208,7 +208,7 @@ class Children:
                     and now - max(self._drain_since or now, child.slot.child.turned) > limits.drain_idle
                 ):
                     why = "no job, and no exit within a second of the drain"
-                elif child.shows_job() and past_deadline:
+                elif child.shows_job() and past_deadline and child.doing is not Doing.WORKING:  # that is the kernel's
                     why = "past its deadline in a drain"
                 self.forced = self.forced or bool(why and child.shows_job())
             if why:
