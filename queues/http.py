@@ -61,12 +61,20 @@ class Answer:
 
     def word(self, *path: str) -> str:
         """The code at that path of a JSON body, `word("error", "type")`; empty where there is no single word."""
+        found = self._at(path)
+        return found if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", found) else ""
+
+    def says(self, text: str, *path: str) -> bool:
+        """Whether the text at that path of a JSON body holds `text`, in any case; where a vendor gives no code."""
+        return text.lower() in self._at(path).lower()
+
+    def _at(self, path: tuple[str, ...]) -> str:
         found: Any = None
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             found = msgspec.json.decode(self.body)
         for key in path:
             found = found.get(key) if isinstance(found, dict) else None
-        return found if isinstance(found, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", found) else ""
+        return found if isinstance(found, str) else ""
 
     def retry_after(self) -> float:
         """Seconds that the vendor asks for in `Retry-After`, a number or a date (RFC 9110, section 10.2.3)."""

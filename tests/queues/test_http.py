@@ -145,6 +145,15 @@ def test_a_word_is_read_from_an_error_and_nothing_else_is() -> None:
         assert word(other) == ""
 
 
+def test_whether_an_error_says_something_is_told_and_not_what_it_says() -> None:
+    def says(body: bytes) -> bool:
+        return Answer("plain", 403, {}, body).says("secondary Rate", "error", "message")
+
+    assert says(b'{"error": {"message": "You have exceeded a Secondary rate limit."}}')
+    for other in (b"", b"secondary rate", b"[]", b'{"error": "secondary rate"}', b'{"error": {"message": 5}}'):
+        assert not says(other)
+
+
 def test_a_body_is_sent_as_json(plain: PlainVendor) -> None:
     assert Plain().call(context(), "POST", "/x", body={"a": [1]}).read(Echo) == Echo("/x", {"a": [1]})
     assert plain.requests[0].headers["content-type"] == "application/json"
