@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from queues import apollo, caches, jobs, pitchbook
+from queues import apollo, caches, github, jobs, pitchbook
 from queues.schedule import schedule
 from supervisor import DB, Worker
 
 registry: list[Callable[[DB], Worker]] = [
     apollo.new_worker,
     caches.new_worker,
+    github.new_worker,
     jobs.new_worker,
     pitchbook.new_worker,
 ]

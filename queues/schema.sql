@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS companies (
 );
 CREATE INDEX IF NOT EXISTS companies_enriched_at ON companies (enriched_at NULLS FIRST);
 CREATE INDEX IF NOT EXISTS companies_pitchbook_id ON companies (pitchbook_id);
+CREATE INDEX IF NOT EXISTS companies_github_org ON companies (lower(github_org));
 
 CREATE TABLE IF NOT EXISTS people (
   email text PRIMARY KEY,  -- lower case
@@ -58,9 +59,10 @@ CREATE TABLE IF NOT EXISTS repos (
   language text,
   stars int,
   forks int,
-  archived boolean,
+  subscribers int,
+  archived boolean NOT NULL,
   pushed_at timestamptz,
-  refreshed_at timestamptz DEFAULT now() NOT NULL
+  refreshed_at timestamptz  -- read by itself, which alone tells its subscribers; null where only the list has told of it
 );
 CREATE INDEX IF NOT EXISTS repos_company_id ON repos (company_id);
 

@@ -10,6 +10,7 @@ from deploy.sandbox.companies import COMPANIES
 from deploy.sandbox.server import TOKEN, Sandbox
 
 APOLLO = {"x-api-key": TOKEN}
+GITHUB = {"authorization": f"Bearer {TOKEN}", "user-agent": "test"}
 PITCHBOOK = {"authorization": f"PB-Token {TOKEN}"}
 
 
@@ -40,6 +41,21 @@ def ask(sandbox: Sandbox, method: str, path: str, headers: dict[str, str], body:
         ("POST", "/apollo/people/match?email=ada@stripe.com", APOLLO, 200),
         ("POST", "/apollo/people/match", APOLLO, 422),
         ("GET", "/apollo/people/match?email=ada@stripe.com", APOLLO, 405),
+        ("GET", "/github/orgs/STRIPE", GITHUB, 200),
+        ("GET", "/github/orgs/stripe", {**GITHUB, "authorization": f"token {TOKEN}"}, 200),
+        ("GET", "/github/orgs/stripe", {**GITHUB, "authorization": f"Basic {TOKEN}"}, 401),
+        ("GET", "/github/orgs/stripe", {"user-agent": "test"}, 401),
+        ("GET", "/github/orgs/stripe", {"authorization": f"Bearer {TOKEN}"}, 403),
+        ("GET", "/github/orgs/stripe", {**GITHUB, "x-github-api-version": "2011-01-01"}, 400),
+        ("GET", "/github/orgs/nobody", GITHUB, 404),
+        ("GET", "/github/orgs/nobody/repos", GITHUB, 404),
+        ("GET", "/github/orgs/stripe/repos?per_page=100", GITHUB, 200),
+        ("GET", "/github/orgs/stripe/repos?per_page=101", GITHUB, 422),
+        ("POST", "/github/orgs/stripe/repos", GITHUB, 405),
+        ("GET", "/github/repos/stripe/nothing", GITHUB, 404),
+        ("GET", "/github/repos/stripe/payments-1", GITHUB, 200),
+        ("GET", "/github/repos/stripe/old-payments-1", GITHUB, 301),
+        ("GET", "/github/repos/stripe", GITHUB, 404),
         ("GET", "/pitchbook/deals/search?dealDate=%3E2026-11-01&page=1&perPage=50", PITCHBOOK, 200),
         ("GET", "/pitchbook/deals/search?page=1", PITCHBOOK, 400),
         ("GET", "/pitchbook/deals/search?dealDate=2026-11-01", PITCHBOOK, 400),
