@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from queues import apollo, caches, github, jobs, pitchbook
+from queues import anthropic, apollo, caches, github, jobs, pitchbook
 from queues.schedule import schedule
 from supervisor import DB, Worker
 
 registry: list[Callable[[DB], Worker]] = [
+    anthropic.new_worker,
     apollo.new_worker,
     caches.new_worker,
     github.new_worker,

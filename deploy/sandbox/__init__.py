@@ -1,7 +1,8 @@
 """Stand-ins of the six vendors on loopback, for the tests and for `paceline run --sandbox`. They spend no credit."""
 
+from deploy.sandbox.anthropic import Anthropic
 from deploy.sandbox.apollo import Apollo
 from deploy.sandbox.github import GitHub
 from deploy.sandbox.pitchbook import PitchBook
 
-VENDORS = [Apollo, GitHub, PitchBook]
+VENDORS = [Anthropic, Apollo, GitHub, PitchBook]

@@ -66,6 +66,7 @@ class Vendor:
 
     name: ClassVar[str]
     routes: ClassVar[Sequence[tuple[str, str, Answers]]]  # (method, pattern of the whole path, the function)
+    settings: ClassVar[Mapping[str, str]] = {}  # what its queue's environment needs besides the URL and the token
 
     def __init__(self) -> None:
         self.count = 0  # requests so far
@@ -136,7 +137,10 @@ class Sandbox:
     def environment(self) -> dict[str, str]:
         """What the queues' clients are to be started with."""
         urls = {f"{name.upper()}_URL": f"{self.url}/{name}" for name in self.vendors}
-        return urls | {f"{name.upper()}_TOKEN": TOKEN for name in self.vendors}
+        tokens = {f"{name.upper()}_TOKEN": TOKEN for name in self.vendors}
+        return (
+            urls | tokens | {key: value for vendor in self.vendors.values() for key, value in vendor.settings.items()}
+        )
 
     def close(self) -> None:
         self.closing.set()

@@ -56,6 +56,8 @@ def ask(sandbox: Sandbox, method: str, path: str, headers: dict[str, str], body:
         ("GET", "/github/repos/stripe/payments-1", GITHUB, 200),
         ("GET", "/github/repos/stripe/old-payments-1", GITHUB, 301),
         ("GET", "/github/repos/stripe", GITHUB, 404),
+        ("GET", "/anthropic/v1/messages", {}, 405),
+        ("POST", "/anthropic/v1/message", {}, 404),
         ("GET", "/pitchbook/deals/search?dealDate=%3E2026-11-01&page=1&perPage=50", PITCHBOOK, 200),
         ("GET", "/pitchbook/deals/search?page=1", PITCHBOOK, 400),
         ("GET", "/pitchbook/deals/search?dealDate=2026-11-01", PITCHBOOK, 400),
@@ -77,6 +79,32 @@ def test_a_request_is_taken_or_refused_as_by_the_vendor(
 def test_parameters_of_apollos_post_belong_in_its_query(sandbox: Sandbox) -> None:
     headers = {**APOLLO, "content-type": "application/json"}
     assert ask(sandbox, "POST", "/apollo/people/match", headers, json.dumps({"email": "ada@stripe.com"}))[0] == 422
+
+
+ANTHROPIC = {"x-api-key": TOKEN, "anthropic-version": "2023-06-01", "content-type": "application/json"}
+MESSAGE = {"model": "claude-sandbox", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status", "kind"),
+    [
+        (ANTHROPIC, MESSAGE, 200, "message"),
+        ({**ANTHROPIC, "x-api-key": "other"}, MESSAGE, 401, "authentication_error"),
+        ({"authorization": f"Bearer {TOKEN}"}, MESSAGE, 401, "authentication_error"),
+        ({**ANTHROPIC, "anthropic-version": ""}, MESSAGE, 400, "invalid_request_error"),
+        ({**ANTHROPIC, "content-type": "text/plain"}, MESSAGE, 400, "invalid_request_error"),
+        (ANTHROPIC, {**MESSAGE, "max_tokens": 0}, 400, "invalid_request_error"),
+        (ANTHROPIC, {**MESSAGE, "messages": []}, 400, "invalid_request_error"),
+        (ANTHROPIC, {**MESSAGE, "model": "claude-of-old"}, 404, "not_found_error"),
+        (ANTHROPIC, [], 400, "invalid_request_error"),
+    ],
+)
+def test_a_message_is_taken_or_refused_as_by_anthropic(
+    headers: dict[str, str], body: object, status: int, kind: str, sandbox: Sandbox
+) -> None:
+    given, answer = ask(sandbox, "POST", "/anthropic/v1/messages", headers, json.dumps(body))
+    told = json.loads(answer)
+    assert (given, told["error"]["type"] if "error" in told else told["type"]) == (status, kind)
 
 
 def test_pages_hold_each_deal_once(sandbox: Sandbox) -> None:
