@@ -4,8 +4,9 @@ What is known of the vendor is in queues/anthropic/client.py. Not verified: the 
 """
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from deploy.sandbox.server import TOKEN, Refused, Reply, Request, Vendor
 
@@ -26,7 +27,7 @@ MODEL = "claude-sandbox"
 
 class Anthropic(Vendor):
     name = "anthropic"
-    settings = {"ANTHROPIC_MODEL": MODEL}  # noqa: RUF012 - as the base declares it
+    settings: ClassVar[Mapping[str, str]] = {"ANTHROPIC_MODEL": MODEL}
 
     def authorise(self, request: Request) -> None:
         given = request.headers.get("x-api-key", "")

@@ -27,7 +27,7 @@ def new_worker(db: DB, client: AnthropicClient | None = None) -> Worker:
             f"JOBS_RETENTION_DAYS={retention_days():g}: must be more than {WINDOW_DAYS}, the days for which "
             "anthropic.SummarizeCompany looks back in jobs, so as not to pay twice"
         )
-    channels = Channels(slack=bool(os.environ.get("SLACK_CHANNEL")), discord=bool(os.environ.get("DISCORD_CHANNEL")))
+    channels = Channels(slack=_has("SLACK_CHANNEL"), discord=_has("DISCORD_CHANNEL"))
     run = partial(
         summarize_company, db=db, client=client or AnthropicClient(), channels=channels, window_days=WINDOW_DAYS
     )
@@ -38,3 +38,8 @@ def new_worker(db: DB, client: AnthropicClient | None = None) -> Worker:
         job_timeout=180,
         dedupe={"anthropic.SummarizeCompany"},
     )
+
+
+def _has(variable: str) -> bool:
+    """Whether the queue that reads it would find a channel there."""
+    return bool(os.environ.get(variable, "").strip())

@@ -86,6 +86,7 @@ def test_text_comes_from_all_text_blocks_and_from_no_other(summarize: Any, work:
 def test_it_is_posted_where_a_channel_is_configured_and_nowhere_else(
     summarize: Any, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("DISCORD_CHANNEL", " ")  # none for that queue either
     assert summarize().status == "ok"
     assert work.enqueued() == []
     for channel, posted in (("SLACK", ["slack"]), ("DISCORD", ["slack", "discord"])):
