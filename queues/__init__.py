@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from queues import anthropic, apollo, caches, github, jobs, pitchbook
+from queues import anthropic, apollo, caches, discord, github, jobs, pitchbook, slack
 from queues.schedule import schedule
 from supervisor import DB, Worker
 
@@ -11,9 +11,11 @@ registry: list[Callable[[DB], Worker]] = [
     anthropic.new_worker,
     apollo.new_worker,
     caches.new_worker,
+    discord.new_worker,
     github.new_worker,
     jobs.new_worker,
     pitchbook.new_worker,
+    slack.new_worker,
 ]
 
 # Idempotent SQL that `paceline migrate` applies after its own.
