@@ -16,11 +16,12 @@ from supervisor.db import DB
 from supervisor.enqueue import insert, insert_async, insert_many
 from supervisor.errors import BadArgs, JobTimeout, RateLimited, TokenRefused, UnexpectedStatus
 from supervisor.schedule import Scheduled
-from supervisor.status import fail, outcome, skip
+from supervisor.status import OUTCOME_SQL, fail, outcome, skip
 from supervisor.worker import Context, Job, Worker, per_minute
 
 __all__ = [
     "DB",
+    "OUTCOME_SQL",
     "BadArgs",
     "Context",
     "Job",
