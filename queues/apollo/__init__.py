@@ -7,6 +7,7 @@ a paid plan, and not inside the 50 of the free one (read in a copy of the vendor
 from functools import partial
 
 from queues.apollo.client import ApolloClient
+from queues.apollo.enqueue_refreshes import enqueue_refreshes
 from queues.apollo.ingest_company import ingest_company
 from queues.apollo.refresh_person import refresh_person
 from supervisor import DB, Worker, per_minute
@@ -19,6 +20,7 @@ def new_worker(db: DB, client: ApolloClient | None = None) -> Worker:
     return Worker(
         queue="apollo",
         handlers={
+            "apollo.EnqueueRefreshes": partial(enqueue_refreshes, db=db),
             "apollo.IngestCompany": partial(ingest_company, db=db, client=client),
             "apollo.RefreshPerson": partial(refresh_person, db=db, client=client),
         },

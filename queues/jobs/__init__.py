@@ -1,9 +1,10 @@
-"""The queue `jobs`: keeps the table of jobs itself from growing."""
+"""The queue `jobs`: keeps the table of jobs itself from growing, and tells of it each day."""
 
 import os
 from functools import partial
 
 from queues.jobs.clean_up_queues import clean_up_queues
+from queues.jobs.post_digest import post_digest
 from supervisor import DB, Worker
 
 RETENTION_DAYS = 30
@@ -12,7 +13,10 @@ RETENTION_DAYS = 30
 def new_worker(db: DB) -> Worker:
     return Worker(
         queue="jobs",
-        handlers={"jobs.CleanUpQueues": partial(clean_up_queues, db=db, retention_days=retention_days())},
+        handlers={
+            "jobs.CleanUpQueues": partial(clean_up_queues, db=db, retention_days=retention_days()),
+            "jobs.PostDigest": partial(post_digest, db=db),
+        },
         job_timeout=1800,
     )
 

@@ -285,7 +285,7 @@ def test_schedule_lists_the_coming_day(run_without: Paceline) -> None:
 def test_schedule_as_json_has_every_tick(run_without: Paceline) -> None:
     done = run_without("schedule", "--json", registry="queues")
     assert (done.returncode, done.stderr) == (0, "")
-    age, clean_up = json.loads(done.stdout)
+    age, clean_up, *_ = json.loads(done.stdout)
     assert (age["queue"], age["name"], age["args"], len(age["ticks"])) == ("caches", "caches.Age", {}, 96)
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:(00|15|30|45):00\+00:00", tick) for tick in age["ticks"])
     assert [tick[11:16] for tick in clean_up["ticks"]] == ["03:10"]
