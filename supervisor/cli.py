@@ -124,6 +124,8 @@ def _parser() -> _Parser:
     environ = os.environ
     database = _Parser(add_help=False)
     database.add_argument("--database-url", metavar="URL", type=check_url, default=environ.get("DATABASE_URL") or None)
+    sandbox = _Parser(add_help=False)
+    sandbox.add_argument("--sandbox", action="store_true", help="on the database of `run --sandbox`")
     registry = _Parser(add_help=False)
     registry.add_argument("--registry", metavar="MODULE", default=environ.get("PACELINE_REGISTRY") or "queues")
     as_json = _Parser(add_help=False)
@@ -146,6 +148,14 @@ def _parser() -> _Parser:
         "A second signal kills what is left: exit 1. SIGHUP loads new code, unless there is a terminal.",
     )
     run.add_argument("queues", nargs="*", metavar="QUEUE", help="only these queues (default: all)")
+    run.add_argument(
+        "--sandbox",
+        action="store_true",
+        help="let stand-ins answer for the vendors, in a database of their own; no token is used and nothing reported",
+    )
+    run.add_argument(
+        "--live", action="append", default=[], metavar="VENDOR", help="with --sandbox: call this one itself"
+    )
     run.add_argument("--burst", action="store_true", help="drain when nothing is pending")
     run.add_argument(
         "--drain-timeout", type=_seconds, metavar="SECONDS", default=environ.get("PACELINE_DRAIN_TIMEOUT") or None
@@ -163,9 +173,9 @@ def _parser() -> _Parser:
     )
     migrate.add_argument("--upgrade", metavar="ZONE", help="change an older table's types; its times are in ZONE")
     migrate.add_argument("--prune", action="store_true", help="also remove dedupe names that no worker declares")
-    migrate.set_defaults(do=commands.migrate)
+    migrate.set_defaults(do=commands.migrate, sandbox=False)
 
-    enqueue = add("enqueue", parents=[database, registry], help="enqueue one job, print its id (0: deduped)")
+    enqueue = add("enqueue", parents=[database, sandbox, registry], help="enqueue one job, print its id (0: deduped)")
     enqueue.add_argument("queue", metavar="QUEUE")
     enqueue.add_argument("name", metavar="NAME", help="such as caches.Age")
     enqueue.add_argument("args", metavar="JSON", nargs="?", default="{}", help="an object (default: {})")
@@ -173,7 +183,7 @@ def _parser() -> _Parser:
 
     status = add(
         "status",
-        parents=[database, as_json],
+        parents=[database, sandbox, as_json],
         help="what every queue does",
         description="Every queue: its state, process, running job, pending rows and last outcome.",
     )
@@ -192,11 +202,11 @@ def _parser() -> _Parser:
     check.add_argument("--root", metavar="DIRECTORY", help="default: the one that holds the registry's package")
     check.set_defaults(do=commands.check)
 
-    retry = add("retry", parents=[database], help="enqueue finished jobs anew, as new rows; print their ids")
+    retry = add("retry", parents=[database, sandbox], help="enqueue finished jobs anew, as new rows; print their ids")
     retry.add_argument("ids", metavar="ID", nargs="+", type=_id)
     retry.set_defaults(do=commands.retry)
 
-    cancel = add("cancel", parents=[database], help="end pending jobs without running them")
+    cancel = add("cancel", parents=[database, sandbox], help="end pending jobs without running them")
     cancel.add_argument("ids", metavar="ID", nargs="+", type=_id)
     cancel.set_defaults(do=commands.cancel)
     return parser

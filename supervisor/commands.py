@@ -20,6 +20,7 @@ from supervisor.errors import PacelineError, UsageError
 from supervisor.migrate import migrate as migrate_table
 from supervisor.migrate import refuse_gaps
 from supervisor.parent import supervisor
+from supervisor.sandbox import Sandbox, claim
 from supervisor.schedule import Scheduled, ticks
 from supervisor.sql import statement
 
@@ -27,17 +28,23 @@ _DAY = 24 * 60  # minutes
 _NO_DATABASE = "postgresql:///"  # for building workers where no database is asked
 
 
-def embedded_home() -> Path:
+def embedded_home(*, sandbox: bool) -> Path:
     """`.postgres` at the project's root: where the packages are, for a checkout; else the working directory."""
     root = Path(__file__).resolve().parent.parent
-    return (root if (root / "pyproject.toml").exists() else Path.cwd()) / ".postgres"
+    name = ".postgres-sandbox" if sandbox else ".postgres"
+    return (root if (root / "pyproject.toml").exists() else Path.cwd()) / name
 
 
 def database_url(arguments: Namespace, *, make: bool) -> str:
-    """The URL given, or the embedded database's: joined if it is there, made if `make`."""
+    """The URL given, or the embedded database's: joined if it is there, made if `make`.
+
+    Where it is not to be made and is not there, the sandbox's is taken for the other, and the other way round.
+    """
     if arguments.database_url:
         return db.check_url(arguments.database_url)
-    home = embedded_home()
+    home, other = (embedded_home(sandbox=sandbox) for sandbox in (arguments.sandbox, not arguments.sandbox))
+    if not make and not embedded.exists(home):
+        home = other
     if not make and not embedded.exists(home):
         raise UsageError(
             "no database: set DATABASE_URL, or use `paceline run` or `migrate` once to make an embedded one"
@@ -52,24 +59,35 @@ def connect(arguments: Namespace) -> psycopg.Connection[Any]:
 
 def run(arguments: Namespace) -> int:
     log.start(arguments.log)
-    fresh = not arguments.database_url and not embedded.exists(embedded_home())
+    home = embedded_home(sandbox=arguments.sandbox)
+    fresh = not arguments.database_url and not embedded.exists(home)
     url = database_url(arguments, make=True)
-    registry = load_registry(arguments.registry, url)
+    if arguments.live and not arguments.sandbox:
+        raise UsageError("--live is for --sandbox: without it all vendors are called themselves")
+    sandbox = Sandbox(arguments.live) if arguments.sandbox else None
+    if sandbox:
+        claim(url)
+        registry = sandbox.paced(load_registry(arguments.registry, url, sandbox.open))
+    else:
+        registry = load_registry(arguments.registry, url)
     chosen = registry.only(arguments.queues)
-    if fresh:
+    if fresh or sandbox:
         for line in [*migrate_table(url, dedupe=registry.dedupe), *apply_schema(url, registry)]:
             log.log.info("migrate: %s", line)
     settings = Settings(
         url=url,
         registry=arguments.registry,
-        sentry_dsn=arguments.sentry_dsn,
+        sentry_dsn=None if sandbox else arguments.sentry_dsn,
         drain_timeout=arguments.drain_timeout,
         log=arguments.log,
         burst=arguments.burst,
-        embedded="" if arguments.database_url else os.path.relpath(embedded_home()),
+        sandbox=arguments.sandbox,
+        embedded="" if arguments.database_url else os.path.relpath(home),
     )
     if os.environ.get(supervisor.TRY_ONLY):
         return _try_out(url, chosen)
+    if sandbox:
+        sandbox.fill(url)
     report.start(settings.sentry_dsn)
     return supervisor.run(settings, chosen, embedded.held)
 

@@ -4,7 +4,7 @@ import importlib
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from supervisor.errors import UsageError
 from supervisor.log import Format
 from supervisor.schedule import Scheduled
 from supervisor.worker import Worker
+
+OpenSandbox = Callable[[Path | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Settings:
     drain_timeout: float | None = None
     log: Format = "text"
     burst: bool = False
+    sandbox: bool = False  # the database must be one that the sandbox made; else it must not be
     embedded: str = ""  # where the embedded Postgres lives, for the ready line; empty = DATABASE_URL was set
     host: str = field(default_factory=lambda: os.environ.get("HOSTNAME") or socket.gethostname())
     limits: Limits = Limits()
@@ -76,14 +79,17 @@ class Registry:
         )
 
 
-def load_registry(module: str, url: str) -> Registry:
-    """Import `module`, build its workers and check them against each other. UsageError in one line."""
-    registry = build_registry(module, url)
+def load_registry(module: str, url: str, open_sandbox: OpenSandbox | None = None) -> Registry:
+    """Import `module`, build its workers and check them against each other. UsageError in one line.
+
+    `open_sandbox` is called in between, with the program that the module names as `sandbox`.
+    """
+    registry = build_registry(module, url, open_sandbox)
     _check(module, registry.workers, registry.schedule)
     return registry
 
 
-def build_registry(module: str, url: str) -> Registry:
+def build_registry(module: str, url: str, open_sandbox: OpenSandbox | None = None) -> Registry:
     """The same, but for that check: `paceline check` tells of more than the first fault, each with its line."""
     before = _sockets_and_threads()
     try:
@@ -94,6 +100,8 @@ def build_registry(module: str, url: str) -> Registry:
         raise UsageError(f"registry {module}: {_where(error)}") from error
     except (Exception, SystemExit) as error:
         raise UsageError(f"registry {module}: {_where(error)}") from error
+    if open_sandbox:
+        open_sandbox(getattr(loaded, "sandbox", None))
     workers = tuple(_build(constructor, module, url) for constructor in _list(loaded, "registry"))
     schedule = tuple(_list(loaded, "schedule"))
     schema = tuple(map(Path, getattr(loaded, "schema", ())))

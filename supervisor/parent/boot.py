@@ -33,6 +33,7 @@ class Boot:
             try:
                 version = await self._check_server()
                 await self._refuse_transaction_pooler()
+                await self._check_sandbox()
                 await self._check_schema()
                 await self._check_budget()
                 await attend()
@@ -75,6 +76,14 @@ class Boot:
             return int(pid)
 
         return await session.call(work)
+
+    async def _check_sandbox(self) -> None:
+        """Real queues must not act on invented data, nor stand-ins write into real."""
+        [(ours, _)] = await self._session.execute("sandbox")
+        if ours and not self._settings.sandbox:
+            raise PacelineError("this database is the sandbox's, its data invented: set another DATABASE_URL")
+        if self._settings.sandbox and not ours:
+            raise PacelineError("this database is no longer the sandbox's")
 
     async def _check_schema(self) -> None:
         [(facts,)] = await self._session.execute("check_schema")
