@@ -19,16 +19,13 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-run: install ## run all queues, on an embedded Postgres unless DATABASE_URL is set
-	@$(PACELINE) migrate
-	@$(PACELINE) enqueue caches caches.Age >/dev/null
-	@$(PACELINE) enqueue jobs jobs.CleanUpQueues >/dev/null
-	@exec $(PACELINE) run
+run: install ## run all queues in the sandbox: no vendor is called (LIVE=github calls that one itself)
+	@exec $(PACELINE) run --sandbox $(addprefix --live=,$(LIVE))
 
-status: install ## what every queue does
-	@$(PACELINE) status
+status: install ## what every queue of it does
+	@$(PACELINE) status --sandbox
 
-psql: install ## a psql on the service's database
+psql: install ## a psql on its database
 	@exec $(BIN)/python deploy/psql.py
 
 test: install ## all tests

@@ -1,4 +1,4 @@
-"""`make psql`: a psql on the service's database, from the embedded Postgres's binaries or else from the PATH."""
+"""`make psql`: a psql on the database of `make run`, from the embedded Postgres's binaries or else from the PATH."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def psql() -> str:
 
 
 try:
-    url = commands.database_url(Namespace(database_url=os.environ.get("DATABASE_URL")), make=False)
+    url = commands.database_url(Namespace(database_url=os.environ.get("DATABASE_URL"), sandbox=True), make=False)
     for descriptor in embedded.held():
         os.set_inheritable(descriptor, True)  # the server stays up for as long as psql does
     program = psql()

@@ -21,4 +21,7 @@ registry: list[Callable[[DB], Worker]] = [
 # Idempotent SQL that `paceline migrate` applies after its own.
 schema = [Path(__file__).parent / "schema.sql"]
 
-__all__ = ["registry", "schedule", "schema"]
+# The program of `paceline run --sandbox`: in a checkout, and in no wheel.
+sandbox = Path(__file__).parents[1] / "deploy" / "sandbox" / "__main__.py"
+
+__all__ = ["registry", "sandbox", "schedule", "schema"]

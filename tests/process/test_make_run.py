@@ -26,7 +26,12 @@ pytestmark = [
     ids=["Ctrl-C", "closed window"],
 )
 def test_leaving_the_terminal_of_make_run_is_one_graceful_drain(
-    run_supervisor: RunSupervisor, rows: Rows, tmp_path: Path, leave: Callable[[Supervised], None], says: str
+    run_supervisor: RunSupervisor,
+    empty_database: str,
+    rows: Rows,
+    tmp_path: Path,
+    leave: Callable[[Supervised], None],
+    says: str,
 ) -> None:
     """FAULTS 15 and 44: also where make is the session's leader, whom alone the kernel tells of a hang-up.
 

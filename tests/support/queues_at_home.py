@@ -5,3 +5,5 @@ from tests.support.queues import sleeps
 
 registry = [*queues.registry, sleeps.new_worker]
 schedule = queues.schedule
+schema = queues.schema
+sandbox = queues.sandbox
