@@ -68,8 +68,8 @@ def fill(url: str) -> None:
         insert(connection, "pitchbook", "pitchbook.IngestRecentDeals")
         for company in COMPANIES[:ENRICHED_AT_ONCE]:
             insert(connection, "apollo", "apollo.IngestCompany", {"domain": company.domain})
-        for queue in ("slack", "discord"):
-            insert(connection, queue, f"{queue}.PostMessage", {"text": "The sandbox is open."})
+        insert(connection, "slack", "slack.PostMessage", {"text": "The sandbox is open."})
+        insert(connection, "discord", "discord.PostMessage", {"text": "The sandbox is open."})
 
 
 def say(what: object) -> None:

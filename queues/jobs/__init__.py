@@ -11,11 +11,12 @@ RETENTION_DAYS = 30
 
 
 def new_worker(db: DB) -> Worker:
+    channels = [queue for queue in ("slack", "discord") if os.environ.get(f"{queue.upper()}_CHANNEL", "").strip()]
     return Worker(
         queue="jobs",
         handlers={
             "jobs.CleanUpQueues": partial(clean_up_queues, db=db, retention_days=retention_days()),
-            "jobs.PostDigest": partial(post_digest, db=db),
+            "jobs.PostDigest": partial(post_digest, db=db, channels=channels),
         },
         job_timeout=1800,
     )

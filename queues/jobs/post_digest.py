@@ -1,6 +1,7 @@
-"""jobs.PostDigest: tells Slack and Discord how the jobs of yesterday ended."""
+"""jobs.PostDigest: tells Slack and Discord, each where its channel is configured, how the jobs of yesterday ended."""
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,9 @@ _COUNT = (_HERE / "count_outcomes.sql").read_text().replace("outcome(status)", O
 _ORDER = ("ok", "fail", "skip", "err")
 
 
-def post_digest(ctx: Context, args: dict[str, object], *, db: DB) -> str:
+def post_digest(ctx: Context, args: dict[str, object], *, db: DB, channels: Collection[str]) -> str:
+    if not channels:
+        return skip("set SLACK_CHANNEL or DISCORD_CHANNEL")
     day = (ctx.job.created_at - timedelta(days=1)).date()
     with db.connection() as connection:  # one transaction: both messages or none
         connection.execute("SET LOCAL TimeZone TO 'UTC'")  # what a day is; and an older table's times have no zone
@@ -27,8 +30,10 @@ def post_digest(ctx: Context, args: dict[str, object], *, db: DB) -> str:
         lines = [f"Jobs of {day}: {_told(total)}"]
         lines += [f"{queue}: {_told(count)}" for queue, count in counts.items() if count]
         message = {"text": "\n".join(lines)}
-        insert(connection, "slack", "slack.PostMessage", message)
-        insert(connection, "discord", "discord.PostMessage", message)
+        if "slack" in channels:
+            insert(connection, "slack", "slack.PostMessage", message)
+        if "discord" in channels:
+            insert(connection, "discord", "discord.PostMessage", message)
     return f"ok: {total.total()} jobs of {day}"
 
 

@@ -124,7 +124,7 @@ def test_the_stand_ins_serve_until_the_last_job_and_end_after_the_parent(
     run_supervisor: RunSupervisor, empty_database: str, rows: Rows
 ) -> None:
     """Whatever signals they get: a terminal's go to all its processes, a service manager's to all of a group."""
-    sup = run_supervisor(registry="queues", flags=["--sandbox"])
+    sup = run_supervisor("slack", registry="queues", flags=["--sandbox"])
     [server] = stand_ins(sup)
     for signo in (SIGINT, SIGTERM, SIGHUP):
         server.signal(signo)
@@ -135,7 +135,7 @@ def test_the_stand_ins_serve_until_the_last_job_and_end_after_the_parent(
 
 
 def test_the_stand_ins_do_not_outlive_a_killed_parent(run_supervisor: RunSupervisor, empty_database: str) -> None:
-    sup = run_supervisor(registry="queues", flags=["--sandbox"])
+    sup = run_supervisor("slack", registry="queues", flags=["--sandbox"])
     [server] = stand_ins(sup)
     sup.signal(SIGKILL)
     eventually(lambda: not server.alive)
@@ -145,7 +145,7 @@ def test_the_stand_ins_do_not_outlive_a_killed_parent(run_supervisor: RunSupervi
 def test_new_code_has_new_stand_ins_and_the_old_ones_end(
     run_supervisor: RunSupervisor, empty_database: str, rows: Rows
 ) -> None:
-    sup = run_supervisor(registry="queues", flags=["--sandbox"])
+    sup = run_supervisor("slack", registry="queues", flags=["--sandbox"])
     [old] = stand_ins(sup)
     sup.signal(SIGHUP)
     eventually(lambda: sup.log().count("paceline: ready") == 2, 30)

@@ -127,6 +127,16 @@ def test_the_digest_counts_yesterdays_outcomes_and_tells_both(work: Work) -> Non
     ]
 
 
+def test_a_digest_goes_where_a_channel_is_configured(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished(work, "apollo", "ok", f"{TODAY} - interval '1 day'")
+    monkeypatch.delenv("SLACK_CHANNEL")
+    assert digest(work).startswith("ok: 1 jobs of ")
+    assert [queue for queue, *_ in work.enqueued()] == ["discord"]
+    monkeypatch.delenv("DISCORD_CHANNEL")
+    assert digest(work) == "skip: set SLACK_CHANNEL or DISCORD_CHANNEL"
+    assert len(work.enqueued()) == 1
+
+
 def test_a_day_without_jobs_has_no_digest(work: Work) -> None:
     finished(work, "apollo", "ok", TODAY)
     assert digest(work).startswith("skip: no job ended on ")
