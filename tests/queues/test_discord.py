@@ -158,6 +158,8 @@ def test_a_client_that_forgot_the_limit_waits_as_long_as_the_429_says(work: Work
     assert [post(work).status for _ in range(7)] == ["ok"] * 7
     assert len(posts.posted) == 7
     assert posts.count > 7
+    posts.tell(429, retry_after=900.25)
+    assert post(work).rest == Rest(900.25, "rate limited")
 
 
 def test_a_429_that_is_no_json_is_a_rate_limit_too(work: Work, posts: Discord) -> None:
