@@ -19,8 +19,8 @@ from supervisor import DB
 from supervisor.config import Registry
 from supervisor.sandbox import Sandbox as Engines
 from supervisor.sandbox import Terms
-from tests.process.test_embedded import stopped
 from tests.queues.harness import SECRET
+from tests.support.embedded_users import stopped
 from tests.support.processes import Process
 from tests.support.rows import Rows
 from tests.support.supervised import ROOT, Paceline, RunSupervisor, Supervised
