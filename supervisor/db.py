@@ -56,14 +56,14 @@ def engine_conninfo(url: str, name: str) -> str:
 def connect(url: str, name: str) -> psycopg.Connection[TupleRow]:
     """A synchronous engine session, each statement its own transaction. Raises psycopg.Error."""
     connection = psycopg.connect(engine_conninfo(url, name), autocommit=True, prepare_threshold=0)
-    connection.execute(statement("session"))
+    connection.execute(statement("session"), prepare=False)  # once in its life
     return connection
 
 
 async def connect_async(conninfo: str) -> psycopg.AsyncConnection[TupleRow]:
     """The same for the parent. `conninfo` is engine_conninfo's with every name resolved: psycopg uses a thread."""
     connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True, prepare_threshold=0)
-    await connection.execute(statement("session"))
+    await connection.execute(statement("session"), prepare=False)
     return connection
 
 

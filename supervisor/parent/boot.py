@@ -17,6 +17,7 @@ from supervisor.parent.session import UNREACHABLE, Connection, Session
 OLDEST_SERVER = 140000
 PARENT_SESSIONS = 3  # listener, clock, sweeper
 _RETRY = 0.5  # seconds
+_POOLER_LOOKS = 10  # at a busy pooler one or two may happen to look like sessions of one's own
 
 
 class Boot:
@@ -52,22 +53,23 @@ class Boot:
     async def _refuse_transaction_pooler(self) -> None:
         """A pooler that lends a server connection per transaction breaks leases and LISTEN.
 
-        A pooler makes up the backend pid that it tells a client. If it does, and a second connection gets
-        the same backend while the first one stands idle, it pools by transaction (or statement).
+        A pooler makes up the backend pid that it tells a client. If it does, two sessions that ask by turns get
+        one backend, or now this one and now that, unless it pools by session. Nothing is prepared until then:
+        the backends may hold what an earlier boot has prepared, and another's settings.
         """
         connection = await self._session.connection()
-        backend = await self._backend(self._session)
-        if backend == connection.info.backend_pid:
+        if await self._backend(self._session) == connection.info.backend_pid:
             return
         second = Session(self._settings.url, "paceline:boot", self._helpers, self._session.limit)
         try:
-            if await self._backend(second) == backend:
-                raise PacelineError(
-                    "DATABASE_URL goes through a pooler in transaction mode (PgBouncer?), which breaks leases and "
-                    "LISTEN: connect to Postgres itself, or set pool_mode = session"
-                )
+            seen = [await self._backend(each) for _ in range(_POOLER_LOOKS) for each in (self._session, second)]
         finally:
             second.drop()
+        if seen[0] == seen[1] or seen != seen[:2] * _POOLER_LOOKS:
+            raise PacelineError(
+                "DATABASE_URL goes through a pooler in transaction mode (PgBouncer?), which breaks leases and "
+                "LISTEN: connect to Postgres itself, or set pool_mode = session"
+            )
 
     @staticmethod
     async def _backend(session: Session) -> int:
