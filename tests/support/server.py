@@ -12,9 +12,13 @@ from typing import Any
 from urllib.parse import quote
 
 import psycopg
+from psycopg.rows import TupleRow
 
 from supervisor import embedded
 from supervisor.embedded_keeper import ENVIRONMENT
+from supervisor.migrate import migrate
+from tests.support import ledger
+from tests.support.databases import DEDUPED
 from tests.support.processes import Process, process
 from tests.support.wait import eventually
 
@@ -22,23 +26,27 @@ STOP = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQ
 
 
 class Server:
-    """`url` is its maintenance database's, by a socket in `home`; `settings` may change between stop and start."""
+    """`url` is its maintenance database's, by a socket in `home`; `settings` may change between stop and start.
 
-    def __init__(self, home: Path, settings: Mapping[str, str] = {}) -> None:
+    With a `port` it also listens there, on 127.0.0.1.
+    """
+
+    def __init__(self, home: Path, settings: Mapping[str, str] = {}, port: int | None = None) -> None:
         self.home = home
         self.data = home / "data"
         self.settings = dict(settings)
-        self.url = f"postgresql://postgres@/postgres?host={quote(str(home), safe='')}"
-        self._account = embedded._default_account()
+        self.port = port
+        at = "" if port is None else f"&port={port}"
+        self.url = f"postgresql://postgres@/postgres?host={quote(str(home), safe='')}{at}"
+        self._account = account()
         self._programs = embedded._programs(embedded._package(), self._account)
         self._popen: subprocess.Popen[bytes] | None = None
         self._account.own(home)
 
-    def make(self) -> None:
+    def make(self, *options: str) -> None:
         """initdb: a new cluster."""
-        self.run(
-            "initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"
-        )
+        own = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+        self.run("initdb", "-D", str(self.data), *own, *options)
 
     def copy(self, of: "Server", *options: str) -> None:
         """pg_basebackup: a copy of a running server. `-R` makes it that one's standby."""
@@ -47,7 +55,8 @@ class Server:
     def start(self, *, wait: bool = True) -> None:
         """Start it; with `wait` return when it answers."""
         given = {
-            "listen_addresses": "",
+            "listen_addresses": "" if self.port is None else "127.0.0.1",
+            "port": str(self.port or 5432),  # also names the socket
             "unix_socket_directories": str(self.home),
             "fsync": "off",  # a killed server loses nothing by it, a killed machine would
             "max_connections": "200",
@@ -61,6 +70,18 @@ class Server:
             )
         if wait:
             eventually(self.answers, timeout=60)
+
+    def migrate(self) -> str:
+        """The URL of its database, with the table jobs and the side table `ledger`."""
+        migrate(self.url, dedupe=DEDUPED)
+        self.execute(ledger.TABLE)
+        return self.url
+
+    def execute(self, statement: str) -> list[TupleRow]:
+        """By a session of its own, since the server may have been restarted meanwhile."""
+        with psycopg.connect(self.url, autocommit=True, application_name="test server") as session:
+            cursor = session.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
 
     def stop(self, mode: str = "fast") -> None:
         """End it by one of pg_ctl's modes, and wait for that."""
@@ -84,6 +105,10 @@ class Server:
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
+
+    def exited(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._popen is not None and self._popen.poll() is not None
 
     def answers(self) -> bool:
         try:
@@ -118,6 +143,11 @@ class Server:
     @property
     def _switch(self) -> dict[str, Any]:
         return self._account.switch
+
+
+def account() -> embedded.Account:
+    """Whom a server of ours runs as: this user, or for root one without its rights."""
+    return embedded._default_account()
 
 
 @contextmanager
