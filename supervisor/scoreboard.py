@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 
-MAGIC = 0x_70_61_63_65_30_30_30_32  # "pace0002": changes with the layout
+MAGIC = 0x_70_61_63_65_30_30_30_33  # "pace0003": changes with the layout
 _PAGE = mmap.PAGESIZE
 
 
@@ -75,6 +75,7 @@ class ChildPart(ctypes.Structure):
         ("until", ctypes.c_double),  # end of a rest or pause; outlives the child
         ("due", ctypes.c_double),  # when the loop will have turned again, if it is well
         ("turned", ctypes.c_double),
+        ("away", ctypes.c_double),  # on time.monotonic(): the database is, since then; one event outlives the child
         ("paused", ctypes.c_int64),  # 1: the rest is a pause, of a refused token
         ("finished", ctypes.c_int64),  # jobs ended since the parent's boot
         ("backend", ctypes.c_int64),  # server pid of the lease's session; 0 = none

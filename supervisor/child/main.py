@@ -70,6 +70,7 @@ class Child:
         show = self.slot.trouble
         show("")  # a predecessor's
         self.outage = report.Outage(f"queue {self.queue}: database", queue=self.queue, show=show)
+        self.outage.since = self.slot.part.away or None  # a predecessor has told of it
         self.faults = report.Outage(f"queue {self.queue}: fetch or claim", queue=self.queue, show=show)
         self._backoff = 0.0
 
@@ -204,6 +205,7 @@ class Child:
         """No database, or no such session any more. Wait a little, longer each time, up to 2 s."""
         if self._backoff or not self.session.lost(error):
             self.outage.failed(error)  # a lost session that the first try finds again is no fault
+            self.slot.part.away = self.outage.since or 0.0
             self.show(Doing.CONNECTING, "waiting for the database")
         self.session.drop()
         self.wait(self._backoff * random.uniform(0.75, 1.0), Doing.CONNECTING)
@@ -211,6 +213,7 @@ class Child:
 
     def recovered(self) -> None:
         self.outage.over()
+        self.slot.part.away = 0.0
         self._backoff = 0.0
 
     def show(self, doing: Doing, text: str) -> None:
