@@ -97,7 +97,7 @@ class Boot:
         if needed + used > 0.8 * allowed:
             log.warning(
                 "connections: this host needs %d (one per queue, %d for the parent) and more for handlers; "
-                "the server allows %d, %d are in use",
+                "it may have %d, %d are in use",
                 needed,
                 PARENT_SESSIONS,
                 allowed,
