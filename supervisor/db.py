@@ -134,8 +134,16 @@ class DB:
         return self._pool
 
     def _new_pool(self) -> "ConnectionPool[_PooledConnection]":
+        # Of several hosts the primary, as for the engine's own sessions, unless the URL asks for another.
+        wanted = conninfo_to_dict(self.url).get("target_session_attrs", "read-write")
+        conninfo = make_conninfo(
+            self.url,
+            fallback_application_name="paceline handler",
+            client_encoding="UTF8",
+            target_session_attrs=wanted,
+        )
         return ConnectionPool(
-            make_conninfo(self.url, fallback_application_name="paceline handler", client_encoding="UTF8"),
+            conninfo,
             connection_class=_PooledConnection,
             min_size=0,
             max_size=4,
