@@ -78,6 +78,16 @@ def lost(error: BaseException, connection: psycopg.Connection[Any] | psycopg.Asy
     return gone and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
+def refuse_read_only(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Raise as a write would where the server has said, along with an answer, that it takes none any more.
+
+    Who only reads would stay with an old primary for as long as that runs.
+    """
+    said = connection.info.parameter_status
+    if "on" in (said("default_transaction_read_only"), said("in_hot_standby")):
+        raise psycopg.errors.ReadOnlySqlTransaction("the server has turned read-only")
+
+
 class _PooledConnection(psycopg.Connection[TupleRow]):
     returned_at = 0.0
 

@@ -19,7 +19,7 @@ from supervisor.child.deadline import Deadline, NoDeadline
 from supervisor.child.execution import Claimed, Execution, Rest, Result, rest_after
 from supervisor.child.session import Session
 from supervisor.config import Limits
-from supervisor.db import DB
+from supervisor.db import DB, refuse_read_only
 from supervisor.errors import RateLimited
 from supervisor.scoreboard import ChildSlot, Slot
 from supervisor.titles import set_title
@@ -115,6 +115,7 @@ class Poller:
     def fetch(self) -> list[int]:
         """The ids of the oldest pending rows, in order."""
         rows = self.session.execute("fetch", queue=self.worker.queue, limit=self.limits.batch)
+        refuse_read_only(self.session.connection)
         return [row[0] for row in rows]
 
     def claim(self, id: int) -> Claimed | None:

@@ -72,6 +72,7 @@ class Session:
 
         async def work(connection: Connection) -> list[TupleRow]:
             cursor = await connection.execute(statement(name), params)
+            db.refuse_read_only(connection)
             return await cursor.fetchall() if cursor.description else []
 
         return await self.call(work)
