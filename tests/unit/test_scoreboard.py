@@ -178,7 +178,7 @@ while True:
 
 
 def test_what_is_read_while_it_is_written_is_of_one_moment(board: Scoreboard) -> None:
-    """More than a third of the writer's time is within a write. The reader gives up where the writer is held up there."""
+    """More than a third of the writer's time is within a write. The reader gives up where it is held up there."""
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(board.path)], cwd=ROOT)
     whole: list[ChildPart] = []
 
