@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACELINE := $(BIN)/paceline
 
 .DEFAULT_GOAL := help
-.PHONY: help install run status psql test test-fast check format bench clean
+.PHONY: help install run status psql test test-fast check format bench chaos chaos-run chaos-model chaos-full clean
 
 help: ## what there is to type
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -47,6 +47,21 @@ format: install ## lay the code out
 
 bench: install ## jobs per second against a bare psycopg loop, in the same run
 	$(BIN)/python -m tests.bench
+
+SECONDS ?= 60
+SEED ?= 1
+
+chaos: chaos-run chaos-model chaos-full ## a run under a seeded stream of faults (SECONDS=60 SEED=1), and what is too big for `make test`
+
+chaos-run: install
+	$(BIN)/python -m tests.chaos $(SECONDS) $(SEED)
+
+chaos-model: install
+	$(BIN)/python -m tests.model.lease 2 2 3
+	$(BIN)/python -m tests.model.lease 2 2 2 --unequal
+
+chaos-full: install
+	$(BIN)/python -m pytest -m full
 
 clean: ## remove what make has made; the embedded database stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache *.egg-info build
