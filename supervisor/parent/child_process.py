@@ -15,6 +15,8 @@ from supervisor.parent.restart import restart_at
 from supervisor.scoreboard import Doing, Phase, Slot, cut
 from supervisor.worker import Worker, boottime
 
+_LATE = 2.0  # seconds: a parent's loop turns every second
+
 
 class Event(Enum):
     DUE = auto()  # its start is due
@@ -57,7 +59,7 @@ class ChildProcess:
         self.starts_at = 0.0  # of the next start, while in BACKOFF
         self.killed_for = ""  # why the parent killed it
         self.failed_once = False  # it has died at least once: the boot need not wait for it
-        self._since = boottime()
+        self._since = self._seen = boottime()
         self._finished_before = 0
         self._enter(Phase.BACKOFF)
 
@@ -94,6 +96,7 @@ class ChildProcess:
 
     def overdue(self, now: float) -> str:
         """Why the child is to be killed now; empty if it is well. No limit holds while it finalizes."""
+        self._seen = now
         if self.phase is Phase.STARTING and not self.has_started():
             late = now - self._since > self.limits.boot
             return f"not ready within {self.limits.boot:g}s" if late else ""
@@ -126,7 +129,10 @@ class ChildProcess:
         cause = self._cause(exit_code)
         # The slot may still show the job of a predecessor, whose row this process did not live to end.
         its_job = bool(child.running) and child.began >= self._since
-        if its_job and exit_code == -signal.SIGKILL and now >= child.deadline + self.limits.grace:
+        kernel_kill = child.deadline + self.limits.grace  # disarmed at the handler's end
+        # A parent that was frozen since before the deadline cannot tell by its own late reaping that it was this kill.
+        in_time = self._seen > min(child.deadline, kernel_kill - _LATE)
+        if its_job and not child.ended and exit_code == -signal.SIGKILL and now >= kernel_kill and in_time:
             ended = Ended.DEADLINE
             parent.interrupted = cut(statuses.timed_out(self.worker.job_timeout), 256)
         else:
