@@ -5,6 +5,7 @@ The evidence (logs, books, the server's log) is kept where it says if something 
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("seconds", type=float)
     parser.add_argument("seed", type=int)
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))
     directory = Path(tempfile.mkdtemp(prefix="paceline-chaos-", dir="/tmp"))
     judgement, injected = chaos(directory, given.seconds, given.seed)
     sys.stdout.write(f"seed {given.seed}, {given.seconds:g} s\n{tally(judgement, injected)}\n")

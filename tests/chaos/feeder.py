@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from supervisor import insert, insert_many
 from tests.chaos.queues import DEATHS, QUEUES, TIMEOUTS
 
-EVERY = 0.08  # seconds between two tries
+EVERY = 0.1  # seconds between two tries
 SESSION = "chaos feeder"
 Job = tuple[str, str, dict[str, Any]]
 

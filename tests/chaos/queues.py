@@ -48,6 +48,20 @@ DEATHS: tuple[str, ...] = ("SIGKILL", "SIGSEGV", "SIGABRT", "exit 3", "exit 0")
 # So that a job whose handler began twice cannot go unseen in the database either.
 EFFECTS = "CREATE TABLE effects (id bigint PRIMARY KEY)"
 
+# A claim or a finalize takes a millisecond, which few faults hit: so some take longer, before the row changes and
+# before the commit.
+SLOW_UPDATES = """
+CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF random() < 0.15 THEN PERFORM pg_sleep(random() * 0.2); END IF;
+  RETURN NEW;
+END
+$$;
+CREATE TRIGGER slowly BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION slowly();
+CREATE CONSTRAINT TRIGGER slowly_committed AFTER UPDATE ON jobs DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION slowly();
+"""
+
 
 class Args(msgspec.Struct):
     number: int = 0  # the feeder's own

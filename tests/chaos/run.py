@@ -21,7 +21,7 @@ from supervisor.worker import boottime
 from tests.chaos import schedule
 from tests.chaos.feeder import SESSION, Feeder
 from tests.chaos.host import LIMITS, Host
-from tests.chaos.queues import EFFECTS
+from tests.chaos.queues import EFFECTS, SLOW_UPDATES
 from tests.chaos.schedule import MEETING, Fault
 from tests.chaos.verdict import Evidence, Judgement, judge, read_book, read_feed
 from tests.support.databases import of_cluster
@@ -46,6 +46,7 @@ class Run:
         self._ask(server.url, "CREATE DATABASE chaos")
         migrate(self.url, dedupe=frozenset())
         self._ask(self.url, EFFECTS)
+        self._ask(self.url, SLOW_UPDATES)
         self.hosts = [Host(name, self.url, directory) for name in ("host-a", "host-b")]
         self.injected: Counter[str] = Counter()
         self.wrong: list[str] = []
