@@ -17,6 +17,7 @@ from pathlib import Path
 import psycopg
 
 from supervisor.migrate import migrate
+from supervisor.scoreboard import snapshots
 from supervisor.worker import boottime
 from tests.chaos import schedule
 from tests.chaos.feeder import SESSION, Feeder
@@ -50,7 +51,7 @@ class Run:
         self.hosts = [Host(name, self.url, directory) for name in ("host-a", "host-b")]
         self.injected: Counter[str] = Counter()
         self.wrong: list[str] = []
-        self.kills: list[tuple[float, Process]] = []
+        self.kills: list[tuple[float, Process, int]] = []
         self.freezes: list[tuple[float, float, Process]] = []
         self._frozen: dict[Process, float] = {}
         self._server_frozen = False
@@ -148,13 +149,21 @@ class Run:
             return False
         child = holders[int(fault.pick * len(holders))]
         if fault.kind == "child killed":
-            child.signal(signal.SIGKILL)
-            self.kills.append((boottime(), child))
+            self._kill(child)
         elif fault.kind == "child frozen":
             self._freeze(child, fault.seconds)
         else:
             child.signal(signal.SIGTERM)
         return True
+
+    def _kill(self, child: Process) -> None:
+        """Stop it first, so as to know what its slot said at its death."""
+        child.signal(signal.SIGSTOP)
+        eventually(lambda: child.state not in "RSD")
+        shown = [slot.child for shot in snapshots() for slot in shot.slots if slot.parent.pid == child.pid]
+        ended = shown[0].running if shown and shown[0].ended else 0
+        self.kills.append((boottime(), child, ended))
+        child.signal(signal.SIGKILL)
 
     def _freeze(self, process: Process, seconds: float, then: Callable[[], None] = lambda: None) -> None:
         process.signal(signal.SIGSTOP)
@@ -312,7 +321,7 @@ class Run:
             effects={id for (id,) in self._ask(self.url, "SELECT id FROM effects")},
             feed=read_feed(self.directory / "feeder.book"),
             books={file.stem: read_book(file) for file in self.directory.glob("*.book") if file.stem != "feeder"},
-            kills=[(when, child.pid, child.born) for when, child in self.kills],
+            kills=[(when, child.pid, child.born, ended) for when, child, ended in self.kills],
             freezes=[(since, until, frozen.pid, frozen.born) for since, until, frozen in self.freezes],
             killed_parents=[kill for host in self.hosts for kill in host.killed],
             grace=LIMITS["grace"],

@@ -10,7 +10,7 @@ import pytest
 
 from tests.chaos.__main__ import chaos, tally
 from tests.chaos.schedule import BLINDING, BOOT, KINDS, schedule
-from tests.chaos.verdict import KILLED_BEFORE_SLOT, KILLED_WITH_SLOTS, Evidence, Feed, Line, judge
+from tests.chaos.verdict import KILLED_BEFORE_SLOT, KILLED_BY_OTHERS, KILLED_WITH_SLOTS, Evidence, Feed, Line, judge
 
 SECONDS, SEED = 15, 3
 
@@ -63,7 +63,7 @@ def test_a_job_that_began_once_and_ended_as_its_row_says_is_right() -> None:
     assert judge(evidence()).wrong == []
 
 
-KILLED: dict[str, Any] = {"status": "err: interrupted: SIGKILL", "kills": [(100.2, 11, 12)]}
+KILLED: dict[str, Any] = {"status": "err: interrupted: SIGKILL", "kills": [(100.2, 11, 12, 0)]}
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ KILLED: dict[str, Any] = {"status": "err: interrupted: SIGKILL", "kills": [(100.
         (evidence(line("begin", 100.0), line("end", 100.1, text="skip: no")), "answered something else"),
         (evidence(line("begin", 100.0), line("end", 100.1, how="raised")), "its handler raised"),
         (evidence(status="err: interrupted"), "its handler had ended"),
-        (evidence(**KILLED | {"kills": [(101.5, 11, 12)]}), "its handler had ended"),
+        (evidence(**KILLED | {"kills": [(100.2, 11, 12, 7)]}), "its handler had ended"),
         (evidence(status="err: timeout after 2s"), "ended well before its deadline"),
         (
-            evidence(line("begin", 100.0), status="err: timeout after 2s", kills=[(100.3, 11, 12)]),
+            evidence(line("begin", 100.0), status="err: timeout after 2s", kills=[(100.3, 11, 12, 0)]),
             "killed well before its deadline",
         ),
         (evidence(rows=[(7, "quick-a", "Database", 1, "ok", None, None)]), "committed is not there"),
@@ -102,7 +102,8 @@ def test_the_judge_sees(broken: Evidence, says: str) -> None:
     ("allowed", "counted_as"),
     [
         (evidence(**KILLED), KILLED_BEFORE_SLOT),
-        (evidence(**KILLED | {"kills": [(109.0, 11, 12)], "freezes": [(100.5, 109.0, 11, 12)]}), KILLED_BEFORE_SLOT),
+        (evidence(**KILLED | {"kills": []}), KILLED_BY_OTHERS),
+        (evidence(**KILLED | {"kills": [(100.2, 11, 12, 6)]}), KILLED_BEFORE_SLOT),  # of the job before it
         (evidence(status="err: interrupted", killed_parents=[(100.2, 10)]), KILLED_WITH_SLOTS),
         (evidence(line("begin", 100.0), status="err: interrupted: SIGSEGV"), "interrupted"),
         (evidence(line("begin", 100.0), line("end", 101.9), status="err: timeout after 2s"), "timeout"),

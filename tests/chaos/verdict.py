@@ -4,9 +4,9 @@ A row's true status is told by its queue's book. `ok`, or any other text of the 
 ended so; an interruption only where it had not ended; a timeout only where it reached its deadline.
 
 Where the book shows an end and the row an interruption, one case is allowed, and counted: it was killed after its
-handler's end and before its slot said so. That is believed only if the status names the cause of a death (its own
-parent wrote it, from a slot that showed no end) and, for a kill of this run's, the kill came within a second of the
-end line or the process had been frozen meanwhile. Counted apart: its parent was killed, and the slots with it.
+handler's end and before its slot said so. A kill of this run's stops the process first and looks at its slot, so that
+this is known. Of another death (the parent killed it, or the kernel at its deadline) it is believed if the status
+names its cause: its own parent wrote that. Counted apart: its parent was killed, and the slots with it.
 """
 
 import json
@@ -22,9 +22,10 @@ INTERRUPTED, TIMED_OUT = "err: interrupted", "err: timeout after "
 EARLY = (
     1.3  # seconds: a deadline counts from just before the claim is sent, and one that takes over a second is redated
 )
-AT_ONCE = 1.0  # seconds from an end line to a kill that may have come before the slot said so
+AT_ONCE = 1.0  # seconds within which two things go together
 
 KILLED_BEFORE_SLOT = "interrupted, killed after its end and before its slot said so (allowed)"
+KILLED_BY_OTHERS = "interrupted, killed after its end by its parent or the kernel, before its slot said so (allowed)"
 KILLED_WITH_SLOTS = "interrupted, its parent was killed after its end and before its row said so"
 
 Line = Mapping[str, Any]
@@ -44,7 +45,9 @@ class Evidence:
     effects: set[Any]  # ids whose handler committed in the database
     feed: Feed
     books: Mapping[str, Sequence[Line]]  # by queue
-    kills: Sequence[tuple[float, int, int]] = ()  # of children, by this run: when, pid, born
+    kills: Sequence[
+        tuple[float, int, int, int]
+    ] = ()  # of children, by this run: when, pid, born, job ended in the slot
     freezes: Sequence[tuple[float, float, int, int]] = ()  # since, until, pid, born
     killed_parents: Sequence[tuple[float, int]] = ()
     grace: float
@@ -56,6 +59,7 @@ class Judgement:
     outcomes: Counter[str] = field(default_factory=Counter)
     hosts: Counter[str] = field(default_factory=Counter)
     drained: float = 0.0  # seconds from the last fault to the last job
+    last: str = ""  # its queue
 
 
 @dataclass(slots=True)
@@ -80,6 +84,8 @@ def read_feed(file: Path) -> Feed:
 def judge(evidence: Evidence) -> Judgement:
     found = Judgement()
     found.wrong += _lost(evidence)
+    finished = [(row[6], row[1]) for row in evidence.rows if row[6]]
+    found.last = max(finished)[1] if finished else ""
     lives: dict[int, Life] = {}
     for queue, book in evidence.books.items():
         found.wrong += _overlaps(queue, book)
@@ -171,11 +177,10 @@ def _after_its_end(status: str, begin: Line, end: Line, evidence: Evidence) -> t
     # It may have lived a moment longer than its parent.
     if any(pid == begin["parent"] and when >= end["time"] - AT_ONCE for when, pid in evidence.killed_parents):
         return KILLED_WITH_SLOTS, ""
-    kills = [when for when, *process in evidence.kills if process == [begin["pid"], begin["born"]]]
-    late = any(when - end["time"] > AT_ONCE for when in kills) and not _frozen(begin, end["time"], evidence)
-    if status == INTERRUPTED or late:
+    said = [ended for _, *process, ended in evidence.kills if process == [begin["pid"], begin["born"]]]
+    if begin["id"] in said or (status == INTERRUPTED and not said):
         return "untrue", "interrupted, and its handler had ended"
-    return KILLED_BEFORE_SLOT, ""
+    return KILLED_BEFORE_SLOT if said else KILLED_BY_OTHERS, ""
 
 
 def _early(queue: str, begin: Line | None, end: Line | None, evidence: Evidence) -> str:
@@ -188,7 +193,7 @@ def _early(queue: str, begin: Line | None, end: Line | None, evidence: Evidence)
         return "it had ended well before its deadline" if early else ""
     if begin["name"] == "Die":
         return "it killed itself"
-    kills = [when for when, *process in evidence.kills if process == [begin["pid"], begin["born"]]]
+    kills = [when for when, *process, _ in evidence.kills if process == [begin["pid"], begin["born"]]]
     return "it was killed well before its deadline" if any(when < deadline for when in kills) else ""
 
 

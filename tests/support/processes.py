@@ -34,6 +34,12 @@ class Process:
         return stat is not None and stat.born == self.born and stat.state not in "ZX"
 
     @property
+    def state(self) -> str:
+        """Its letter in `ps`: R, S, D, T when stopped, Z; X when it is gone."""
+        stat = _stat(self.pid)
+        return stat.state if stat is not None and stat.born == self.born else "X"
+
+    @property
     def title(self) -> str:
         """Its line in `ps`; empty when it is gone."""
         return _title(self.pid) if self.alive else ""
