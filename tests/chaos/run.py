@@ -140,14 +140,26 @@ class Run:
             else:
                 done = self._strike_server(fault)
         self.injected[fault.kind if done else f"{LEFT_OUT}: {fault.kind}"] += 1
+        if done and fault.kind in schedule.OUTAGES and fault.busy:
+            # Its handler has ended by then, and cannot say so: what its slot says must last.
+            self._after(0.7 * fault.seconds, lambda: self._strike_in_outage(fault))
 
-    def _strike_child(self, fault: Fault) -> bool:
+    def _strike_in_outage(self, fault: Fault) -> None:
+        with suppress(ProcessLookupError):
+            if child := self._child(fault):
+                self._kill(child)
+                self.injected["child killed in an outage"] += 1
+
+    def _child(self, fault: Fault) -> Process | None:
         children = [child for host in self.hosts for _, child in sorted(host.children().items())]
         busy = [child for child in children if " id=" in child.title] if fault.busy else []
         holders = busy or [child for child in children if " standby " not in child.title]
-        if not holders:
+        return holders[int(fault.pick * len(holders))] if holders else None
+
+    def _strike_child(self, fault: Fault) -> bool:
+        child = self._child(fault)
+        if child is None:
             return False
-        child = holders[int(fault.pick * len(holders))]
         if fault.kind == "child killed":
             self._kill(child)
         elif fault.kind == "child frozen":

@@ -43,6 +43,7 @@ BLINDING = {
 }
 BOOT = {"parent told to stop": 6, "parent killed": 6, "both parents killed": 3, "parent told to reload": 4}
 SERVER = {"server restarted fast": 2, "server restarted immediate": 2, "server away": 2, "server frozen": 2}
+OUTAGES = {*BLINDING, "server away", "server frozen"} - {"parent frozen"}
 KINDS = {**CHILD, **SESSION, **BLINDING, **BOOT, **SERVER}
 
 
