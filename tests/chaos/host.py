@@ -86,7 +86,8 @@ class Host:
         self.exits.append(code)
         if not self.told_to_end:
             return f"{self.name} ended by itself, exit {code}: {self.life.log_file}"
-        if code not in (0, 1, -signal.SIGKILL):
+        unborn = code == -signal.SIGTERM and not self.life.log()  # the interpreter was starting still
+        if code not in (0, 1, -signal.SIGKILL) and not unborn:
             return f"{self.name} drained with exit {code}: {self.life.log_file}"
         return ""
 

@@ -150,7 +150,7 @@ def _truth(row: tuple[Any, ...], life: Life, evidence: Evidence) -> tuple[str, s
         return status, "is not final"
     if len(life.begins) > 1:
         return "repeated", "its handler began more than once"
-    if life.ends and not life.begins:
+    if life.ends and not life.begins and life.ends[-1]["how"] != "timeout":  # which may come before the first line
         return "mad", "its handler ended without a beginning"
     begin, end = life.begins[0] if life.begins else None, life.ends[-1] if life.ends else None
     if status.startswith(INTERRUPTED):
