@@ -55,7 +55,7 @@ def run(settings: Settings, registry: Registry, keep_over_exec: Callable[[], lis
         code = asyncio.run(supervisor.run())
     finally:
         board.remove()
-    if supervisor.reload and code == 0:
+    if supervisor.reload:  # also where a job had to be killed for it: a deploy must leave a service behind
         _become_new_code(token, keep_over_exec())
     return code
 
