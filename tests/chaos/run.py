@@ -1,8 +1,9 @@
 """A chaos run: two hosts, a feeder, a server, and the schedule's faults brought about one after the other.
 
 It only acts, and notes what it did and when; whether the promises held is judged from the evidence by verdict.py.
-One thread: what a fault needs undone later stands in the agenda. A fault that finds nobody to strike, or that would
-bring about a known limit since a boot takes longer than the schedule thought, is left out, and counted.
+One thread: what a fault needs undone later stands in the agenda. A blinding that would bring about a known limit,
+since a boot takes longer than the schedule thought, waits a little; a boot waits for the end of a blinding. A fault
+that finds nobody to strike, or has waited for too long, is left out, and counted.
 """
 
 import heapq
@@ -31,6 +32,8 @@ from tests.support.server import Server
 from tests.support.wait import eventually
 
 _TICK = 0.01  # seconds
+_SOON = 0.5  # seconds until a blinding is tried again
+PATIENCE = 16  # such tries: a boot takes longer than the schedule thought
 DRAINED = 180.0  # seconds after the last fault in which every row must become final
 LEFT_OUT = "left out"
 
@@ -124,9 +127,15 @@ class Run:
     def _all_see(self) -> bool:
         return not any(host.blind for host in self.hosts) and boottime() >= self._seen_at + MEETING
 
+    def _all_know_each_other(self) -> bool:
+        return self._all_see() and all(host.ready_for() > MEETING for host in self.hosts)
+
     # --- faults
 
-    def _bring_about(self, fault: Fault) -> None:
+    def _bring_about(self, fault: Fault, tries: int = PATIENCE) -> None:
+        if fault.kind in schedule.BLINDING and not self._all_know_each_other() and tries:
+            self._after(_SOON, lambda: self._bring_about(fault, tries - 1))
+            return
         done = False
         with suppress(ProcessLookupError, psycopg.OperationalError):
             if fault.kind in schedule.CHILD:
@@ -221,7 +230,7 @@ class Run:
 
     def _blind(self, fault: Fault) -> bool:
         host = self.hosts[fault.host]
-        if not all(each.ready_for() > MEETING for each in self.hosts) or not self._all_see():
+        if not self._all_know_each_other():
             return False
         host.blind = True
 
