@@ -25,7 +25,7 @@ from tests.chaos.feeder import SESSION, Feeder
 from tests.chaos.host import LIMITS, Host
 from tests.chaos.queues import EFFECTS, SLOW_UPDATES
 from tests.chaos.schedule import MEETING, Fault
-from tests.chaos.verdict import Evidence, Judgement, judge, read_book, read_feed
+from tests.chaos.verdict import Evidence, Judgement, judge, read_book, read_feed, read_told
 from tests.support.databases import of_cluster
 from tests.support.processes import Process
 from tests.support.server import Server
@@ -345,6 +345,7 @@ class Run:
             kills=[(when, child.pid, child.born, ended) for when, child, ended in self.kills],
             freezes=[(since, until, frozen.pid, frozen.born) for since, until, frozen in self.freezes],
             killed_parents=[kill for host in self.hosts for kill in host.killed],
+            told={id: status for h in self.hosts for life in h.lives for id, status in read_told(life.log()).items()},
             grace=LIMITS["grace"],
         )
 

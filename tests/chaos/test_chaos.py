@@ -10,7 +10,16 @@ import pytest
 
 from tests.chaos.__main__ import chaos, tally
 from tests.chaos.schedule import BLINDING, BOOT, KINDS, schedule
-from tests.chaos.verdict import KILLED_BEFORE_SLOT, KILLED_BY_OTHERS, KILLED_WITH_SLOTS, Evidence, Feed, Line, judge
+from tests.chaos.verdict import (
+    KILLED_BEFORE_SLOT,
+    KILLED_BY_OTHERS,
+    KILLED_WITH_SLOTS,
+    TOLD,
+    Evidence,
+    Feed,
+    Line,
+    judge,
+)
 
 SECONDS, SEED = 15, 3
 
@@ -104,6 +113,7 @@ def test_the_judge_sees(broken: Evidence, says: str) -> None:
         (evidence(**KILLED), KILLED_BEFORE_SLOT),
         (evidence(**KILLED | {"kills": []}), KILLED_BY_OTHERS),
         (evidence(**KILLED | {"kills": [(100.2, 11, 12, 6)]}), KILLED_BEFORE_SLOT),  # of the job before it
+        (evidence(status="err: interrupted", told={7: "ok"}), TOLD),
         (evidence(status="err: interrupted", killed_parents=[(100.2, 10)]), KILLED_WITH_SLOTS),
         (evidence(line("begin", 100.0), status="err: interrupted: SIGSEGV"), "interrupted"),
         (evidence(line("begin", 100.0), line("end", 101.9), status="err: timeout after 2s"), "timeout"),

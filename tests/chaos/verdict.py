@@ -6,10 +6,12 @@ ended so; an interruption only where it had not ended; a timeout only where it r
 Where the book shows an end and the row an interruption, one case is allowed, and counted: it was killed after its
 handler's end and before its slot said so. A kill of this run's stops the process first and looks at its slot, so that
 this is known. Of another death (the parent killed it, or the kernel at its deadline) it is believed if the status
-names its cause: its own parent wrote that. Counted apart: its parent was killed, and the slots with it.
+names its cause: its own parent wrote that. Counted apart: its parent was killed, and the slots with it; and its
+parent drained with the database away, so that the log has the true status, and the row what another host could guess.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +28,7 @@ AT_ONCE = 1.0  # seconds within which two things go together
 
 KILLED_BEFORE_SLOT = "interrupted, killed after its end and before its slot said so (allowed)"
 KILLED_BY_OTHERS = "interrupted, killed after its end by its parent or the kernel, before its slot said so (allowed)"
+TOLD = "interrupted, died in a drain with the database away, its true status is in the log"
 KILLED_WITH_SLOTS = "interrupted, its parent was killed after its end and before its row said so"
 
 Line = Mapping[str, Any]
@@ -50,6 +53,7 @@ class Evidence:
     ] = ()  # of children, by this run: when, pid, born, job ended in the slot
     freezes: Sequence[tuple[float, float, int, int]] = ()  # since, until, pid, born
     killed_parents: Sequence[tuple[float, int]] = ()
+    told: Mapping[int, str] = field(default_factory=dict)  # ids and statuses that a parent could only log at its end
     grace: float
 
 
@@ -79,6 +83,12 @@ def read_feed(file: Path) -> Feed:
     tried = {number for line in lines for number in line.get("tried", ())}
     got = {int(number): id for line in lines for number, id in line.get("got", {}).items()}
     return Feed(frozenset(tried), got)
+
+
+def read_told(log: str) -> dict[int, str]:
+    """What a parent could not record at its end: an ERROR line with the id and the status."""
+    found = re.findall(r'ERROR queue=\S+ job=\S+ id=(\d+) status=(".*")$', log, re.MULTILINE)
+    return {int(id): json.loads(status) for id, status in found}
 
 
 def judge(evidence: Evidence) -> Judgement:
@@ -177,6 +187,8 @@ def _after_its_end(status: str, begin: Line, end: Line, evidence: Evidence) -> t
     # It may have lived a moment longer than its parent.
     if any(pid == begin["parent"] and when >= end["time"] - AT_ONCE for when, pid in evidence.killed_parents):
         return KILLED_WITH_SLOTS, ""
+    if begin["id"] in evidence.told and (end["how"] != "returned" or evidence.told[begin["id"]] == end["text"]):
+        return TOLD, ""
     said = [ended for _, *process, ended in evidence.kills if process == [begin["pid"], begin["born"]]]
     if begin["id"] in said or (status == INTERRUPTED and not said):
         return "untrue", "interrupted, and its handler had ended"
