@@ -203,7 +203,7 @@ def _early(queue: str, begin: Line | None, end: Line | None, evidence: Evidence)
     if end is not None:
         early = end["time"] < deadline and not _frozen(begin, end["time"], evidence)
         return "it had ended well before its deadline" if early else ""
-    if begin["name"] == "Die":
+    if begin["name"] == "Die" and not _frozen(begin, begin["time"], evidence):
         return "it killed itself"
     kills = [when for when, *process, _ in evidence.kills if process == [begin["pid"], begin["born"]]]
     return "it was killed well before its deadline" if any(when < deadline for when in kills) else ""
