@@ -1,4 +1,5 @@
-"""The `paceline` command: flags, environment, exit codes. What each command does is in commands.py and overview.py.
+"""The `paceline` command: flags, environment, exit codes. What each command does is in
+commands.py, operate.py and overview.py.
 
 Exit codes: 0 done (for run: drained); 1 it failed, or the drain was forced; 2 usage; 130 interrupted.
 Errors are one line that says what to do, on standard error, never a traceback.
@@ -10,13 +11,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
 import psycopg
 
-from supervisor import commands, overview
+from supervisor import commands, operate, overview
 from supervisor.config import require_linux
 from supervisor.db import check_url
 from supervisor.errors import PacelineError, UsageError
@@ -108,6 +109,17 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _duration(text: str) -> float:
+    """Seconds: `90s`, `15m`, `1h`, `2d`."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "")
+    if not number.isdecimal() or not unit or not 0 < int(number) * _UNITS[unit] < 10**9:
+        raise argparse.ArgumentTypeError(f"{text!r}: a duration such as 90s, 15m, 1h, 2d")
+    return float(int(number) * _UNITS[unit])
+
+
 def _id(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 2**63:
         raise argparse.ArgumentTypeError(f"{text!r} is not the id of a job")
@@ -187,6 +199,7 @@ def _parser() -> _Parser:
         help="what every queue does",
         description="Every queue: its state, process, running job, pending rows and last outcome.",
     )
+    status.add_argument("--watch", action="store_true", help="again every two seconds, until Ctrl-C")
     status.set_defaults(do=overview.status)
 
     schedule = add("schedule", parents=[registry, as_json], help="what the clock enqueues over the coming day")
@@ -202,11 +215,59 @@ def _parser() -> _Parser:
     check.add_argument("--root", metavar="DIRECTORY", help="default: the one that holds the registry's package")
     check.set_defaults(do=commands.check)
 
-    retry = add("retry", parents=[database, sandbox], help="enqueue finished jobs anew, as new rows; print their ids")
-    retry.add_argument("ids", metavar="ID", nargs="+", type=_id)
-    retry.set_defaults(do=commands.retry)
-
-    cancel = add("cancel", parents=[database, sandbox], help="end pending jobs without running them")
-    cancel.add_argument("ids", metavar="ID", nargs="+", type=_id)
-    cancel.set_defaults(do=commands.cancel)
+    _add_operators_commands(add, [database, sandbox])
     return parser
+
+
+def _add_operators_commands(add: Callable[..., argparse.ArgumentParser], where: list[argparse.ArgumentParser]) -> None:
+    yes = _Parser(add_help=False)
+    yes.add_argument("--yes", action="store_true", help="do it without a question")
+
+    pause = add(
+        "pause",
+        parents=where,
+        help="claim no more in a queue, on all hosts, also after a deploy",
+        description="The running job ends as it will; the next is not claimed until the time is over, or `resume`.",
+    )
+    pause.add_argument("queue", metavar="QUEUE")
+    pause.add_argument("--for", dest="seconds", type=_duration, metavar="DURATION", help="90s, 15m, 1h, 2d")
+    pause.add_argument("--reason", metavar="TEXT", help="shown by `status` and `ps`")
+    pause.set_defaults(do=operate.pause)
+
+    resume = add("resume", parents=where, help="end a queue's pause, an operator's or a refused token's")
+    resume.add_argument("queue", metavar="QUEUE")
+    resume.set_defaults(do=operate.resume)
+
+    restart = add("restart", parents=where, help="replace a queue's process, once its job has ended")
+    restart.add_argument("queue", metavar="QUEUE")
+    restart.set_defaults(do=operate.restart)
+
+    end = add("end", parents=where, help="stop a running job now: it ends as an err")
+    end.add_argument("id", metavar="ID", type=_id)
+    end.set_defaults(do=operate.end)
+
+    retry = add(
+        "retry",
+        parents=[*where, yes],
+        help="enqueue finished jobs anew, as new rows; print their ids",
+        description="Give ids; or --queue and --since, for all that ended so. More than ten are asked about.",
+    )
+    retry.add_argument("ids", metavar="ID", nargs="*", type=_id)
+    retry.add_argument("--queue", metavar="QUEUE")
+    retry.add_argument("--outcome", default="err", choices=("ok", "fail", "skip", "err"), help="default: err")
+    retry.add_argument("--since", type=_duration, metavar="DURATION", help="ended within 90s, 15m, 1h, 2d")
+    retry.set_defaults(do=operate.retry)
+
+    cancel = add("cancel", parents=where, help="end pending jobs without running them")
+    cancel.add_argument("ids", metavar="ID", nargs="+", type=_id)
+    cancel.set_defaults(do=operate.cancel)
+
+    release = add(
+        "release",
+        parents=[*where, yes],
+        help="declare a queue's host dead: do not wait for its job's deadline",
+        description="Rows that a host left `started` are interrupted at once, so that the queue goes on. For a host "
+        "that is dead. If it lives and only cannot reach the database, its job and the next run side by side.",
+    )
+    release.add_argument("queue", metavar="QUEUE")
+    release.set_defaults(do=operate.release)

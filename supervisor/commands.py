@@ -4,7 +4,7 @@ import getpass
 import json
 import os
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -193,32 +193,8 @@ def _coming(entry: Scheduled, now: datetime) -> tuple[Any, list[datetime]]:
         raise PacelineError(f"schedule entry {entry.queue} {entry.name}: {type(error).__name__}: {error}") from None
 
 
-def retry(arguments: Namespace) -> int:
-    with connect(arguments) as connection, connection.transaction():
-        found = dict(connection.execute(statement("retry"), {"ids": arguments.ids}).fetchall())
-        _refuse_others(arguments.ids, found, "is not a finished job")
-    for id in arguments.ids:
-        print(found[id])
-    return 0
-
-
-def cancel(arguments: Namespace) -> int:
-    status = f"skip: cancelled by {_person()}"
-    with connect(arguments) as connection, connection.transaction():
-        found = dict(connection.execute(statement("cancel"), {"ids": arguments.ids, "status": status}).fetchall())
-        _refuse_others(arguments.ids, found, "is not pending")
-    for id in arguments.ids:
-        print(f"{id} {found[id]}")
-    return 0
-
-
-def _refuse_others(ids: Iterable[int], found: dict[int, Any], why: str) -> None:
-    """All or nothing: raised inside the transaction."""
-    if others := [str(id) for id in ids if id not in found]:
-        raise PacelineError(f"{', '.join(others)} {why}; nothing was changed")
-
-
-def _person() -> str:
+def person() -> str:
+    """Who types this: the account's name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a uid without a name

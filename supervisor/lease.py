@@ -121,6 +121,13 @@ def sessions(connection: Connection) -> Sessions:
     return Sessions.read(now, names)
 
 
+def parents(connection: Connection) -> dict[str, str]:
+    """The host of each parent that has a session here, by its token."""
+    _, names = connection.execute(statement("sessions")).fetchall()[0]
+    found = filter(None, map(_SESSION.fullmatch, names))
+    return {match["detail"]: match["host"] or "?" for match in found if match["role"] == "parent"}
+
+
 def try_lease(connection: Connection, queue: str) -> bool:
     return bool(connection.execute(statement("try_lease"), {"queue": queue}).fetchall()[0][0])
 

@@ -82,6 +82,7 @@ CHECKS = {
 INDEXES = {
     "jobs_pending": Index("queue, id", "status = 'pending'"),
     "jobs_started": Index("queue", "status = 'started'"),
+    "jobs_paused": Index("queue", "status = 'paused'"),
     "jobs_finished": Index("queue, finished_at", "finished_at IS NOT NULL"),
     "jobs_clock": Index("queue, name, callsite", "callsite LIKE 'clock %'", unique=True),
 }

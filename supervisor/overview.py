@@ -1,22 +1,27 @@
-"""`paceline status`: what every queue does, from this host's scoreboards and the database.
+"""`paceline status`: what every queue does, on all hosts: their parents answer, and the database tells of rows.
 
-With the database gone it shows what the scoreboards know. The state of a queue that another host
-works is what the database tells: who holds its lease.
+With the database gone it shows what this host's scoreboards know.
 """
 
 import json
+import time
 from argparse import Namespace
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import psycopg
 
-from supervisor import commands, lease, view
+from supervisor import commands, control, lease, view
 from supervisor.config import database_name
-from supervisor.scoreboard import Snapshot, snapshots
+from supervisor.control import Answers
+from supervisor.scoreboard import snapshots
 from supervisor.sql import statement
 from supervisor.status import outcome
+
+_WATCH = 2.0  # seconds
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
 @dataclass
@@ -37,7 +42,13 @@ class Line:
     last: str | None = None
     last_outcome: str | None = None
     last_ago: float | None = None
-    standby: dict[str, str] = field(default_factory=dict)  # host -> state, of those that stand by
+    others: dict[str, str] = field(default_factory=dict)  # host -> state, of those that do not hold the lease
+
+    @property
+    def described(self) -> str:
+        """`idle (host-b: standby)`."""
+        words = ", ".join(f"{host}: {state.partition(' (lease')[0]}" for host, state in self.others.items())
+        return f"{self.state} ({words})" if words and self.host else self.state
 
 
 @dataclass(frozen=True)
@@ -49,48 +60,94 @@ class VacuumHolder:
     transactions: int
 
 
+@dataclass
+class Overview:
+    """What `status` prints, and as JSON."""
+
+    database: str
+    trouble: str | None = None  # why the database is out of reach
+    parents: list[view.ParentView] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)  # hosts whose parent has a session, and does not answer
+    lines: dict[str, Line] = field(default_factory=dict)
+    vacuum_holder: VacuumHolder | None = None
+
+
 def status(arguments: Namespace) -> int:
-    boards, lines, trouble, holder = [], dict[str, Line](), "", None
+    while True:
+        seen = look(arguments)
+        text = as_json(seen) if arguments.json else as_text(seen)
+        if not arguments.watch:
+            print(text)
+            return 0
+        print(f"{_CLEAR}{text}", flush=True)
+        time.sleep(_WATCH)
+
+
+def look(arguments: Namespace) -> Overview:
+    """Ask the database and every parent; with the database gone, this host's scoreboards alone."""
+    url = commands.database_url(arguments, make=False)
+    arguments.database_url = url
+    seen = Overview(database_name(url))
+    boards = [board for board in snapshots() if board.header.database.decode() == seen.database]
+    answers = Answers()
     try:
-        url = commands.database_url(arguments, make=False)
-        database = database_name(url)
-        boards = [board for board in snapshots() if board.header.database.decode() == database]
-        arguments.database_url = url
         with commands.connect(arguments) as connection:
-            lines = from_database(connection, boards)
-            holder = vacuum_holder(connection)
+            answers = control.ask(connection, "status")
+            served = {view.queue for part in answers.parts for view in part.queues}
+            served |= {slot.queue.decode() for board in boards for slot in board.slots}
+            seen.lines = from_database(connection, served)
+            seen.vacuum_holder = vacuum_holder(connection)
     except psycopg.errors.UndefinedTable:
         raise
     except psycopg.Error as error:
-        trouble = f"unreachable: {' '.join(str(error).split())}"
+        seen.trouble = f"unreachable: {' '.join(str(error).split())}"
+    for part in answers.parts:
+        add_parent(seen, part.parent, part.queues)
+    answered = {part.token for part in answers.parts}
     for board in boards:
-        for slot in board.slots:
-            add_view(lines, view.of_slot(slot), board.header.host.decode())
-    parents = [view.of_header(board.header) for board in boards]
-    if arguments.json:
-        answer = {
-            "database": {"name": database, "trouble": trouble or None},
-            "parents": [asdict(parent) for parent in parents],
-            "queues": [asdict(line) for line in lines.values()],
-            "vacuum_holder": asdict(holder) if holder else None,
-        }
-        print(json.dumps(answer, indent=2))
-        return 0
-    print(commands.printable(f"database {database}" + (f" {trouble}" if trouble else "")))
-    for parent in parents:
+        parent = view.of_header(board.header)
+        if parent.token not in answered:
+            add_parent(seen, parent, [view.of_slot(slot) for slot in board.slots])
+    known = {parent.token for parent in seen.parents}
+    seen.silent = [host for token, host in answers.silent.items() if token not in known]
+    return seen
+
+
+def add_parent(seen: Overview, parent: view.ParentView | None, queues: list[view.QueueView]) -> None:
+    if parent is None:
+        return
+    if parent not in seen.parents:
+        seen.parents.append(parent)
+    for queue in queues:
+        add_view(seen.lines, queue, parent.host)
+
+
+def as_json(seen: Overview) -> str:
+    answer = {
+        "database": {"name": seen.database, "trouble": seen.trouble},
+        "parents": [asdict(parent) for parent in seen.parents],
+        "silent": seen.silent,
+        "queues": [asdict(line) for line in seen.lines.values()],
+        "vacuum_holder": asdict(seen.vacuum_holder) if seen.vacuum_holder else None,
+    }
+    return json.dumps(answer, indent=2)
+
+
+def as_text(seen: Overview) -> str:
+    said = [f"database {seen.database}" + (f" {seen.trouble}" if seen.trouble else "")]
+    for parent in seen.parents:
         heard = "listening" if parent.listening else f"not listening since {parent.deaf_since}"
-        print(commands.printable(f"parent {parent.host} pid {parent.pid}: {parent.state}, {heard}"))
-    for attention in _attention(lines, holder):
-        print(commands.printable(f"! {attention}"))
-    print(commands.table([_HEADINGS, *(_cells(lines[queue]) for queue in sorted(lines))]) if lines else "no queues")
-    return 0
+        said.append(f"parent {parent.host} pid {parent.pid}: {parent.state}, {heard}")
+    said += [f"! {attention}" for attention in _attention(seen)]
+    said = [commands.printable(line) for line in said]
+    cells = [_cells(seen.lines[queue]) for queue in sorted(seen.lines)]
+    return "\n".join([*said, commands.table([_HEADINGS, *cells]) if cells else "no queues"])
 
 
-def from_database(connection: psycopg.Connection[Any], boards: list[Snapshot]) -> dict[str, Line]:
-    """A line for each queue that some session or row names, or that is on a scoreboard. Raises psycopg.Error."""
-    queues = sorted({slot.queue.decode() for board in boards for slot in board.slots})
+def from_database(connection: psycopg.Connection[Any], served: AbstractSet[str]) -> dict[str, Line]:
+    """A line for each queue that is served, or that some session or row names. Raises psycopg.Error."""
     lines = {}
-    for row in connection.execute(statement("overview"), {"queues": queues}):
+    for row in connection.execute(statement("overview"), {"queues": sorted(served)}):
         queue, pending, oldest, id, name, seconds, last, ago, holder = row
         lines[queue] = Line(
             queue,
@@ -116,25 +173,29 @@ def vacuum_holder(connection: psycopg.Connection[Any]) -> VacuumHolder | None:
 
 
 def add_view(lines: dict[str, Line], seen: view.QueueView, host: str) -> None:
-    """Add what a host's processes know of their queue; a standby's line stays the holder's."""
+    """Add what a host's processes know of their queue. The line is the lease holder's; the others are beside it."""
     line = lines.setdefault(seen.queue, Line(seen.queue))
-    if seen.standby:
-        line.standby[host] = seen.state
-        if not line.host:
-            line.state = seen.state
+    if line.host and (seen.standby or line.host != host):
+        line.others[host] = seen.state
+        line.attention = line.attention or seen.attention
         return
-    line.state, line.attention, line.host, line.pid, line.until = seen.state, seen.attention, host, seen.pid, seen.until
+    line.state, line.pid, line.until = seen.state, seen.pid, seen.until
+    line.attention, line.host = seen.attention, None if seen.standby else host
+    if seen.standby:
+        line.others[host] = seen.state
     if seen.job_id:
         line.job, line.job_id, line.running_for = seen.job, seen.job_id, seen.running_for
 
 
-def _attention(lines: dict[str, Line], holder: VacuumHolder | None) -> Iterator[str]:
+def _attention(seen: Overview) -> Iterator[str]:
     """What a person should look at, a line each."""
-    for queue in sorted(lines):
-        line = lines[queue]
+    for host in seen.silent:
+        yield f"parent {host}: has a session, and does not answer"
+    for queue in sorted(seen.lines):
+        line = seen.lines[queue]
         if line.attention:
-            yield f"{queue}: {line.state}" + (f", {line.pending} pending" if line.pending else "")
-    if holder:
+            yield f"{queue}: {line.described}" + (f", {line.pending} pending" if line.pending else "")
+    if holder := seen.vacuum_holder:
         for_how_long = "" if holder.seconds is None else f" for {_ago(holder.seconds)}"
         yield f"vacuum is held back{for_how_long} ({holder.transactions} transactions) by {holder.who}"
 
@@ -143,10 +204,9 @@ _HEADINGS = ("QUEUE", "STATE", "HOST", "PID", "JOB", "FOR", "PENDING", "OLDEST",
 
 
 def _cells(line: Line) -> tuple[str, ...]:
-    standby = ", ".join(f"standby on {host}" for host in line.standby)
     return (
         line.queue,
-        f"{line.state} ({standby})" if standby else line.state,
+        line.described,
         line.host or "-",
         str(line.pid or "-"),
         f"{line.job} {line.job_id}" if line.job_id else "-",

@@ -24,12 +24,12 @@ class Doing(IntEnum):
     STARTING = 0
     CONNECTING = 1  # waits for the database
     STANDBY = 2  # another host holds the lease
-    SETTLING = 3  # waits for rows that another host may be running
+    SETTLING = 3  # waits for a row that another host may be running
     IDLE = 4
     WORKING = 5
     FINALIZING = 6
     RESTING = 7  # throttle, or RateLimited
-    PAUSED = 8  # a refused token
+    PAUSED = 8  # a refused token, or an operator
     STOPPING = 9
 
 
@@ -82,6 +82,8 @@ class ChildPart(ctypes.Structure):
         ("name", ctypes.c_char * 208),  # of the running job
         ("reason", ctypes.c_char * 128),  # of the rest or pause: `HTTP 401`
         ("holder", ctypes.c_char * 128),  # of the lease that it stands by for
+        ("waits_for", ctypes.c_char * 128),  # what it settles, or who has paused it
+        ("waits_until", ctypes.c_double),  # the end of that; inf = none in sight
         ("trouble", ctypes.c_char * 256),  # what the database last refused with; empty once it answers
         ("last", ctypes.c_char * 256),  # the last status recorded, cut
         ("result", ctypes.c_char * 8192),  # 2,000 characters of UTF-8
@@ -174,6 +176,11 @@ class ChildSlot:
         """What the database refuses with; empty once it answers."""
         with self._writing() as part:
             part.trouble = cut(text, 256)
+
+    def wait_for(self, what: str, until: float) -> None:
+        """What this process waits for, beside a rest: nothing that outlives it."""
+        with self._writing() as part:
+            part.waits_for, part.waits_until = cut(what, 128), until
 
     def rest(self, until: float, reason: str, *, paused: bool) -> None:
         with self._writing() as part:

@@ -1,13 +1,15 @@
 """The status text of a row: each prefix is built here, and read back here, in Python and in SQL.
 
-A row is `pending`, then `started`, then for good: `ok` or any unprefixed text; `fail: ...` (ran; a
-negative answer that a retry does not change); `skip: ...` (nothing to attempt); `err: ...` (a fault:
-the handler raised, or its process ended).
+A job's row is `pending`, then `started`, then for good: `ok` or any unprefixed text; `fail: ...` (ran;
+a negative answer that a retry does not change); `skip: ...` (nothing to attempt); `err: ...` (a fault:
+the handler raised, or its process ended). An operator's pause is a row too, and `paused`.
 """
 
 PENDING = "pending"
 STARTED = "started"
-OUTCOMES = ("pending", "started", "ok", "fail", "skip", "err")
+PAUSED = "paused"
+NOT_FINAL = (PENDING, STARTED, PAUSED)
+OUTCOMES = (*NOT_FINAL, "ok", "fail", "skip", "err")
 LONGEST = 2_000  # characters of a status
 UNSTORABLE = "err: the status text could not be stored"  # the fixed ASCII fallback
 
@@ -32,6 +34,11 @@ def interrupted(cause: str = "") -> str:
     return err(f"interrupted: {cause}" if cause else "interrupted")
 
 
+def ended(by: str) -> str:
+    """The status of a job that an operator has ended."""
+    return err(f"ended by operator: {by}")
+
+
 def timed_out(seconds: float) -> str:
     """The status of a job that reached its deadline, `seconds` after its claim."""
     return err(f"timeout after {seconds:g}s")
@@ -39,7 +46,7 @@ def timed_out(seconds: float) -> str:
 
 def outcome(status: str) -> str:
     """One of OUTCOMES: the word before the colon, the status itself while not final, else `ok`."""
-    if status in (PENDING, STARTED):
+    if status in NOT_FINAL:
         return status
     head, colon, _ = status.partition(":")
     return head if colon and head in ("fail", "skip", "err") else "ok"
@@ -47,7 +54,7 @@ def outcome(status: str) -> str:
 
 # The same function as an SQL expression over a column named status.
 OUTCOME_SQL = (
-    "CASE WHEN status IN ('pending', 'started') THEN status"
+    "CASE WHEN status IN ('pending', 'started', 'paused') THEN status"
     " WHEN status ~ '^(fail|skip|err):' THEN split_part(status, ':', 1) ELSE 'ok' END"
 )
 
@@ -65,7 +72,7 @@ def of_answer(answer: object) -> str:
         return err(f"handler returned {type(answer).__name__}, not a status text")
     if not answer.strip():
         return err("handler returned an empty text")
-    if answer in (PENDING, STARTED) or outcome(answer) == "err":
+    if answer in NOT_FINAL or outcome(answer) == "err":
         return err(f"handler returned {answer[:200]!r}; it raises for a fault")
     return answer
 

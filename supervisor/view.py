@@ -1,9 +1,10 @@
 """What a scoreboard tells, in an operator's words: plain data, as `status` prints it and as JSON carries it."""
 
+import math
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from supervisor.scoreboard import Doing, Header, Phase, Slot
+from supervisor.titles import clock, utc
 from supervisor.worker import boottime
 
 _LATE = 5.0  # seconds past its promise after which a loop is shown as not turning
@@ -26,6 +27,7 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class ParentView:
+    token: str
     host: str
     pid: int
     state: str
@@ -39,7 +41,9 @@ def of_slot(slot: Slot) -> QueueView:
     child, parent = slot.child, slot.parent
     state, attention = _state(slot, now)
     running = bool(child.running)
-    until = max(child.until if child.doing in (Doing.PAUSED, Doing.RESTING) else 0.0, parent.starts_at)
+    until = parent.starts_at
+    if child.doing in (Doing.PAUSED, Doing.RESTING, Doing.SETTLING):
+        until = child.until if child.until > now else child.waits_until
     return QueueView(
         queue=slot.queue.decode(),
         state=state,
@@ -49,7 +53,7 @@ def of_slot(slot: Slot) -> QueueView:
         job=_text(child.name) if running else None,
         job_id=child.running or None,
         running_for=now - child.began if running else None,
-        until=_utc(until, now) if until > now else None,
+        until=_iso(until) if now < until < math.inf else None,
     )
 
 
@@ -58,11 +62,12 @@ def of_header(header: Header) -> ParentView:
     late = now - header.turned
     stuck = late > _LATE
     return ParentView(
+        token=_text(header.token),
         host=_text(header.host),
         pid=header.pid,
         state=f"not turning for {late:.0f}s" if stuck else "draining" if header.draining else "running",
         listening=bool(header.listening_since),
-        deaf_since=_utc(header.deaf_since, now) if header.deaf_since else None,
+        deaf_since=_iso(header.deaf_since) if header.deaf_since else None,
         attention=stuck or not header.listening_since,
     )
 
@@ -85,23 +90,17 @@ def _state(slot: Slot, now: float) -> tuple[str, bool]:
         return f"{words}: {_text(child.trouble)}", True
     if doing is Doing.STANDBY:
         return f"standby (lease: {_text(child.holder)})", False
-    if doing in (Doing.PAUSED, Doing.RESTING):
-        return f"{words} until {clock(child.until, now)} ({_text(child.reason)})", doing is Doing.PAUSED
+    if doing in (Doing.PAUSED, Doing.RESTING) and child.until > now:
+        return f"{words} until {clock(child.until)} UTC ({_text(child.reason)})", doing is Doing.PAUSED
+    if doing in (Doing.PAUSED, Doing.SETTLING):
+        words = "waits" if doing is Doing.SETTLING else words
+        until = f" until {clock(child.waits_until)} UTC" if child.waits_until < math.inf else ""
+        return f"{words}{until} ({_text(child.waits_for)})", True
     return words, late and doing is Doing.CONNECTING
 
 
-def clock(moment: float, now: float) -> str:
-    """A moment on boottime() as people write it: `14:02:07 UTC`, with the date where that is another day."""
-    then, today = _datetime(moment, now), datetime.now(UTC)
-    return f"{then:%H:%M:%S UTC}" if then.date() == today.date() else f"{then:%Y-%m-%d %H:%M:%S UTC}"
-
-
-def _utc(moment: float, now: float) -> str:
-    return _datetime(moment, now).isoformat(timespec="seconds")
-
-
-def _datetime(moment: float, now: float) -> datetime:
-    return datetime.now(UTC) + timedelta(seconds=moment - now)
+def _iso(moment: float) -> str:
+    return utc(moment).isoformat(timespec="seconds")
 
 
 def _text(value: bytes) -> str:

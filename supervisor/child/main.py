@@ -3,10 +3,10 @@
 The loop's order is: empty the socket, fetch, work, wait. In any other order a wake is lost.
 """
 
+import math
 import random
 import socket
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import psycopg
 
@@ -22,7 +22,7 @@ from supervisor.config import Limits
 from supervisor.db import DB
 from supervisor.log import log
 from supervisor.scoreboard import ChildSlot, Doing, Header, Slot, cut
-from supervisor.titles import set_title
+from supervisor.titles import clock, set_title
 from supervisor.worker import Worker, boottime
 
 _STANDBY_TURN = 30.0  # seconds: a standby shows that it turns; its parent watches the lease
@@ -73,6 +73,7 @@ class Child:
         self.outage.since = self.slot.part.away or None  # a predecessor has told of it
         self.faults = report.Outage(f"queue {self.queue}: fetch or claim", queue=self.queue, show=show)
         self._backoff = 0.0
+        self._paused = ""  # whose pause was told last
 
     # --- the poller's hooks
 
@@ -140,8 +141,22 @@ class Child:
         self.faults.over()
         self.rest()
         if not ids and self.session.leased and not self.done():
-            self.show(Doing.IDLE, "idle")
-            self.wait(self.worker.poll_interval, Doing.IDLE, wakes=True)
+            self.idle()
+
+    def idle(self) -> None:
+        """Nothing is to be done before a wake, or the next poll."""
+        pause, doing, text, until = self.poller.pause, Doing.IDLE, "idle", math.inf
+        if pause:
+            doing, until = Doing.PAUSED, pause.until
+            end = "" if until == math.inf else f" until {clock(until, '%H:%M')}"
+            text = f"paused{end} ({pause.whose})"
+            self.slot.wait_for(pause.whose, until)
+        whose = pause.whose if pause else ""
+        if whose != self._paused:
+            self._paused = whose
+            log.warning("queue %s %s", self.queue, text if pause else "is paused no more")
+        self.show(doing, text)
+        self.wait(min(self.worker.poll_interval, max(0.0, until - boottime())), doing, wakes=True)
 
     def stand_by(self) -> None:
         """Another host holds the lease. Hold no session; the parent watches and wakes."""
@@ -182,16 +197,18 @@ class Child:
         doing = Doing.PAUSED if part.paused else Doing.RESTING
         reason = part.reason.decode("utf-8", "replace")
         if seconds > _SHORT_REST:
-            clock = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%H:%M" if part.paused else "%H:%M:%S")
-            self.show(doing, f"{doing.name.lower()} until {clock} ({reason})")
+            until = clock(part.until, "%H:%M" if part.paused else "%H:%M:%S")
+            self.show(doing, f"{doing.name.lower()} until {until} ({reason})")
             if part.paused:
-                log.warning("queue %s paused until %s (%s); `kill` its process to end it", self.queue, clock, reason)
+                log.warning("queue %s paused until %s (%s); `kill` its process to end it", self.queue, until, reason)
         while self.session.leased and not self.done() and (left := part.until - boottime()) > 0:
             self.wait(left, doing)
 
-    def wait_for_others(self, seconds: float, doing: Doing) -> bool:
-        self.show(doing, "waits for a job that another host may be running")
-        self.wait(seconds, doing)
+    def wait_for_others(self, seconds: float, id: int, until: float) -> bool:
+        what = f"job {id}, which another host may be running"
+        self.slot.wait_for(what, until)
+        self.show(Doing.SETTLING, f"waits until {clock(until)} for {what}")
+        self.wait(seconds, Doing.SETTLING)
         return self.session.leased and not self.done()
 
     def wait(self, seconds: float, doing: Doing, *, wakes: bool = False) -> None:

@@ -4,9 +4,11 @@ It knows nothing of processes, leases and signals: `Hooks` is what it asks of wh
 work_once() runs one job in any process.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -27,6 +29,14 @@ from supervisor.worker import Job, Worker, boottime
 
 _REDATE = 1.0  # seconds: a claim that took longer is dated anew before its handler begins
 _RETRIES = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)  # seconds before each further try to finalize; the last one repeats
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An operator's."""
+
+    until: float  # on boottime(); inf: until it is resumed
+    whose: str  # `by anna: the vendor is down`
 
 
 class Hooks(Protocol):
@@ -74,6 +84,7 @@ class Poller:
         self.limits = limits or Limits()
         self.finalizing = report.Outage(f"queue {worker.queue}: finalize", queue=worker.queue, show=self.slot.trouble)
         self._rate_limited = False  # the last job ended so: one event for a run of them
+        self.pause: Pause | None = None  # as of the last fetch
         self.timed_out = False  # a deadline was raised in this process, which leaves pools and locks in doubt
 
     def work_once(self, id: int = 0) -> str | None:
@@ -113,9 +124,14 @@ class Poller:
                     return  # locked or gone: the order is looked at anew, so that nothing passes a row by
 
     def fetch(self) -> list[int]:
-        """The ids of the oldest pending rows, in order."""
-        rows = self.session.execute("fetch", queue=self.worker.queue, limit=self.limits.batch)
+        """The ids of the oldest pending rows, in order; none while an operator's pause lasts, see `pause`."""
+        rows = self.session.execute("fetch", queue=self.worker.queue, limit=self.limits.batch).fetchall()
         refuse_read_only(self.session.connection)
+        self.pause = None
+        if rows and rows[0][0] == 0:
+            _, seconds, whose = rows[0]
+            self.pause = Pause(math.inf if seconds is None else boottime() + seconds, whose)
+            return []
         return [row[0] for row in rows]
 
     def claim(self, id: int) -> Claimed | None:

@@ -13,7 +13,7 @@ from supervisor import status as statuses
 from supervisor.child.session import Session
 from supervisor.config import Limits
 from supervisor.lease import Verdict, Witness
-from supervisor.scoreboard import ChildSlot, Doing, Header
+from supervisor.scoreboard import ChildSlot, Header
 from supervisor.worker import Worker, boottime
 
 _LOOK_EVERY = 0.5  # seconds
@@ -47,20 +47,17 @@ class Settling:
         self.worker, self.session, self.slot, self.header, self.limits = worker, session, slot, header, limits
         self._met_at = 0.0  # by this child's own looks
 
-    def settle(self, wait: Callable[[float, Doing], bool]) -> int:
+    def settle(self, wait: Callable[[float, int, float], bool]) -> int:
         """Wait and interrupt until no row is left; the id of a row to run, 0 for none. Raises psycopg.Error.
 
-        `wait(seconds, doing)` lets time pass and says whether to go on.
+        `wait(seconds, id, until)` lets time pass, for a row that will be interrupted at the moment `until` on
+        boottime() if it has not ended by then, and says whether to go on.
         """
         began = boottime()
         while left := lease.left_started(self.session.connection, self.worker.queue):
-            waiting = False
+            waiting = list[lease.Left]()
             sessions = self._look()
-            witness = Witness(
-                self.header.booted_at,
-                max(self.header.met_at, self._met_at),
-                self.header.listening_since or math.inf,
-            )
+            witness = self._witness()
             timeout = self._largest_timeout(sessions)
             for row in left:
                 decision = lease.verdict(
@@ -77,8 +74,9 @@ class Settling:
                     return row.id
                 if decision is Verdict.INTERRUPT:
                     self._interrupt(row.id)
-                waiting = waiting or decision is Verdict.WAIT
-            if waiting and not wait(_LOOK_EVERY, Doing.SETTLING):
+                if decision is Verdict.WAIT:
+                    waiting.append(row)
+            if waiting and not wait(_LOOK_EVERY, waiting[0].id, self._end_of(waiting[0], timeout, sessions.now, began)):
                 return 0
         self.slot.mean_to_claim(0)
         return 0
@@ -92,6 +90,17 @@ class Settling:
     def _largest_timeout(self, sessions: lease.Sessions) -> float:
         shown: float = sessions.timeouts.get(self.worker.queue, 0.0)
         return max(self.worker.job_timeout, float(self.slot.slot.parent.timeout), shown)
+
+    def _end_of(self, row: lease.Left, timeout: float, now: float, began: float) -> float:
+        """When the wait for this row will be over, on boottime()."""
+        started_at = row.started_at or now
+        if lease.alone(started_at, self._witness()):
+            return began + self.limits.settle
+        return boottime() + lease.row_deadline(started_at, timeout, self.limits.grace) - now
+
+    def _witness(self) -> Witness:
+        header = self.header
+        return Witness(header.booted_at, max(header.met_at, self._met_at), header.listening_since or math.inf)
 
     def _interrupt(self, id: int) -> None:
         status = statuses.interrupted()

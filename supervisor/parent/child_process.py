@@ -58,6 +58,7 @@ class ChildProcess:
         self.deaths: list[float] = []  # without a finished job in between
         self.starts_at = 0.0  # of the next start, while in BACKOFF
         self.killed_for = ""  # why the parent killed it
+        self.ended_as = ""  # the status for its row, where an operator has ended its job
         self.failed_once = False  # it has died at least once: the boot need not wait for it
         self._since = self._seen = boottime()
         self._finished_before = 0
@@ -82,7 +83,7 @@ class ChildProcess:
         self._since = self.slot.child.turned = self.slot.child.due = boottime()
 
     def started(self, pid: int, end: socket.socket) -> None:
-        self.pid, self.socket, self.killed_for = pid, end, ""
+        self.pid, self.socket, self.killed_for, self.ended_as = pid, end, "", ""
         self._finished_before = self.slot.child.finished
         self.slot.parent.pid = pid
         self.move(Event.DUE)
@@ -123,6 +124,11 @@ class ChildProcess:
         self.killed_for = why
         self.signal(signal.SIGKILL)
 
+    def end(self, status: str) -> None:
+        """An operator ends its job: stop it as at a deadline, `status` being for the row."""
+        self.ended_as = status
+        self.kill("ended by operator")
+
     def exited(self, exit_code: int, now: float) -> Ended:
         """Note the end of the process: a death, unless it exits 0 with no job of its own left in its slot."""
         child, parent = self.slot.child, self.slot.parent
@@ -135,6 +141,9 @@ class ChildProcess:
         if its_job and not child.ended and exit_code == -signal.SIGKILL and now >= kernel_kill and in_time:
             ended = Ended.DEADLINE
             parent.interrupted = cut(statuses.timed_out(self.worker.job_timeout), 256)
+        elif its_job and self.ended_as:
+            ended = Ended.REPLACED
+            parent.interrupted = cut(self.ended_as, 256)
         else:
             ended = Ended.DEATH if exit_code != 0 or its_job else Ended.REPLACED
             if its_job:

@@ -50,6 +50,9 @@ class Children:
         """Something happened to a child: turn the loop."""
         self._look.set()
 
+    def find(self, queue: str) -> ChildProcess | None:
+        return self._by_queue.get(queue)
+
     def wake(self, queue: str) -> None:
         """A job was enqueued. A standby must not look: it would connect for nothing."""
         child = self._by_queue.get(queue)

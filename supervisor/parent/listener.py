@@ -1,4 +1,4 @@
-"""The parent's ear: LISTEN on `jobs` wakes children, and on `jobs_control` tells of leases and other parents.
+"""The parent's ear: LISTEN on `jobs` wakes children; on `jobs_control` are leases, other parents and operators.
 
 LISTEN is a hint: every child polls as well. The connection is pinged every few seconds; lost, it is opened
 again within a second, and every child is woken once.
@@ -11,6 +11,7 @@ import psycopg
 from supervisor.lease import Sessions
 from supervisor.log import log
 from supervisor.parent.children import Children
+from supervisor.parent.control import Control
 from supervisor.parent.helper import Helpers, ParentOutage
 from supervisor.parent.session import UNREACHABLE, Connection, Session
 from supervisor.scoreboard import Header
@@ -20,11 +21,15 @@ _RETRY = 0.5  # seconds: parents are back within a second of the server, which t
 
 
 class Listener:
-    def __init__(self, session: Session, children: Children, helpers: Helpers, header: Header, ping: float) -> None:
-        self._session, self._children, self._header, self._ping = session, children, header, ping
+    def __init__(
+        self, session: Session, children: Children, control: Control, helpers: Helpers, header: Header, ping: float
+    ) -> None:
+        self._session, self._children, self._control = session, children, control
+        self._header, self._ping = header, ping
         self._outage = ParentOutage("LISTEN", helpers)
         self._token = header.token.decode()
         self._met = False  # a hello was heard since the last look
+        self._asked: list[str] = []  # operators' questions that wait for an answer
         self._looked = 0.0
 
     async def look(self) -> float:
@@ -69,6 +74,9 @@ class Listener:
         self._children.wake_all()  # for what was enqueued while nobody listened
         while True:
             await self._hear(connection, self._looked + self._ping - boottime())
+            while self._asked:
+                for channel, answer in await self._control.answer(self._asked.pop(0)):
+                    await self._session.execute("answer", channel=channel, answer=answer)
             # The ping, which is due however much is heard: it is by looking that other parents are met.
             if self._met or boottime() >= self._looked + self._ping:
                 await self.look()
@@ -76,6 +84,8 @@ class Listener:
     async def _hear(self, connection: Connection, seconds: float) -> None:
         """Wait at most `seconds` for the server to say something, and act on it."""
         self._take(connection)  # what came along with an earlier answer is in the buffer, and wakes no wait
+        if self._asked:
+            return
         loop = asyncio.get_running_loop()
         spoken = asyncio.Event()
         descriptor = connection.fileno()
@@ -105,6 +115,8 @@ class Listener:
         word, _, rest = payload.partition(" ")
         if word == "released":
             self._children.wake_standby(rest)
+        elif word == "ask":
+            self._asked.append(rest)
         elif word == "hello" and rest != self._token:
             self._met = True
             log.info("another parent is here: %s", rest)

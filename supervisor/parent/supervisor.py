@@ -16,6 +16,7 @@ from supervisor.log import log
 from supervisor.parent.boot import Boot, parent_session
 from supervisor.parent.children import Children
 from supervisor.parent.clock import Clock
+from supervisor.parent.control import Control
 from supervisor.parent.forking import HANDLED, Forker
 from supervisor.parent.helper import Helpers
 from supervisor.parent.listener import Listener
@@ -88,7 +89,9 @@ class Supervisor:
         self.sessions = [parent_session(settings, token, self.helpers) for _ in range(5)]
         ear, sweeps, ticks, watch, self._burst_looks = self.sessions
         self.boot = Boot(settings, registry, ear, self.helpers)
-        self.listener = Listener(ear, self.children, self.helpers, board.header, limits.ping)
+        self.listener = Listener(
+            ear, self.children, Control(self.children, board), self.helpers, board.header, limits.ping
+        )
         self.sweeper = Sweeper(sweeps, self.children, self.helpers, limits)
         self.clock = Clock(ticks, registry.schedule, self.helpers)
         self.standby = StandbyWatch(watch, self.children, self.helpers)

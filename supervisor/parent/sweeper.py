@@ -37,6 +37,7 @@ class Sweeper:
         rows = await self._session.execute(
             "sweep", queues=[child.queue for child in served], limits=limits, status=status.interrupted()
         )
+        await self._session.execute("end_pauses")
         for id, queue, name in rows:
             log.fields({"queue": queue, "job": name, "id": id, "status": status.interrupted()})
 

@@ -2,6 +2,7 @@
 WITH known AS (
   SELECT DISTINCT queue FROM jobs WHERE status = 'pending'
   UNION SELECT DISTINCT queue FROM jobs WHERE status = 'started'
+  UNION SELECT DISTINCT queue FROM jobs WHERE status = 'paused'
   UNION SELECT unnest(%(queues)s::text[])
   UNION SELECT split_part(substr(application_name, 10), '/', 1) FROM pg_stat_activity
         WHERE datname = current_database() AND application_name ~ '^paceline:(?!parent/|command/)[^/]+/[0-9]+'
@@ -23,6 +24,6 @@ LEFT JOIN LATERAL (
 ) AS running ON true
 LEFT JOIN LATERAL (
   SELECT status, extract(epoch FROM clock_timestamp() - finished_at)::float8 AS seconds
-  FROM jobs WHERE queue = known.queue AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1
+  FROM jobs WHERE queue = known.queue AND finished_at IS NOT NULL AND name <> 'paceline.pause' ORDER BY finished_at DESC LIMIT 1
 ) AS last ON true
 ORDER BY known.queue

@@ -13,7 +13,7 @@ from supervisor.sql import statement
 from tests.support.rows import Rows, Sql
 
 NONE: frozenset[str] = frozenset()
-INDEXES = {"jobs_pending", "jobs_started", "jobs_finished", "jobs_clock"}
+INDEXES = {"jobs_pending", "jobs_started", "jobs_paused", "jobs_finished", "jobs_clock"}
 
 # Older than the one in tests/support: no column is required, and texts have a type of their own.
 OLD = """CREATE TABLE jobs (

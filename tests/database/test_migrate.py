@@ -68,6 +68,7 @@ def test_an_older_table_keeps_its_columns_and_its_rows_and_works(empty_database:
         "built index jobs_id",
         "built index jobs_pending",
         "built index jobs_started",
+        "built index jobs_paused",
         "built index jobs_finished",
         "built index jobs_clock",
         "built index jobs_dedupe: added a.A",
@@ -263,6 +264,7 @@ def test_what_is_missing_is_said_in_sentences(empty_database: str, sql: Sql) -> 
     assert missing(facts(sql), {"a.A"}) == [
         "the index jobs_pending is missing",
         "the index jobs_started is missing",
+        "the index jobs_paused is missing",
         "the index jobs_finished is missing",
         "the index jobs_clock is missing",
         "the index jobs_id is missing",

@@ -63,7 +63,24 @@ def test_python_and_sql_read_the_same_outcome(empty_database: str) -> None:
 
 def test_python_and_sql_read_the_same_outcome_of_random_texts(empty_database: str) -> None:
     dice = random.Random(5)
-    pieces = ["fail", "skip", "err", "ok", "pending", "started", ":", ": ", " ", "\n", "x", "Err", "\t", "é", "::"]
+    pieces = [
+        "fail",
+        "skip",
+        "err",
+        "ok",
+        "pending",
+        "started",
+        "paused",
+        ":",
+        ": ",
+        " ",
+        "\n",
+        "x",
+        "Err",
+        "\t",
+        "é",
+        "::",
+    ]
     texts = ["".join(dice.choices(pieces, k=dice.randrange(6))) for _ in range(5_000)]
     read = in_sql(empty_database, texts)
     assert [(text, sql) for text, sql in zip(texts, read, strict=True) if sql != outcome(text)] == []

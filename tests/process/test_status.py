@@ -59,7 +59,9 @@ def test_status_tells_what_each_queue_does(run_supervisor: RunSupervisor, run_pa
     assert found["database"]["trouble"] is None
     assert found["database"]["name"].endswith(rows.execute("SELECT '/' || current_database()")[0][0])
     well = {"state": "running", "listening": True, "deaf_since": None, "attention": False}
-    assert found["parents"] == [{"host": HOST, "pid": sup.pid, **well}]
+    [parent_found] = found["parents"]
+    assert len(parent_found.pop("token")) == 12
+    assert parent_found == {"host": HOST, "pid": sup.pid, **well}
     assert found["vacuum_holder"] is None
     nobody, quick, sleeps = found["queues"]
     assert (quick["state"], quick["host"], quick["pid"]) == ("idle", HOST, sup.child("quick").pid)
@@ -138,8 +140,8 @@ def test_status_tells_which_host_works_a_queue_and_which_stands_by(
     eventually(lambda: second.child("quick").title == "paceline: quick standby (lease: host-a)")
     found = queues(run_paceline)["quick"]
     assert (found["host"], found["state"]) == ("host-a", "idle")
-    assert found["standby"] == {"host-b": "standby (lease: host-a)"}
-    assert re.search(r"^quick +idle \(standby on host-b\) +host-a", run_paceline("status").stdout, re.MULTILINE)
+    assert found["others"] == {"host-b": "standby (lease: host-a)"}
+    assert re.search(r"^quick +idle \(host-b: standby\) +host-a", run_paceline("status").stdout, re.MULTILINE)
     first.terminate()
     first.wait()
     eventually(lambda: queues(run_paceline)["quick"]["state"] == "idle")

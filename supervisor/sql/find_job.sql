@@ -1,0 +1,1 @@
+SELECT queue, status FROM jobs WHERE id = %(id)s
