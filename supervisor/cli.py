@@ -26,6 +26,7 @@ _ENVIRONMENT = """environment (each has a flag):
   DATABASE_URL            libpq URI; unset: an embedded Postgres in .postgres/, made by run and migrate
   PACELINE_REGISTRY       module with `registry` and `schedule` (default: queues)
   PACELINE_DRAIN_TIMEOUT  seconds after which a drain is forced (default: bounded by the jobs' deadlines)
+  PACELINE_WEB            HOST:PORT for probes and metrics (default: none)
   PACELINE_LOG            text or json
   SENTRY_DSN              where faults are reported (default: nowhere)
 """
@@ -126,6 +127,13 @@ def _id(text: str) -> int:
     return int(text)
 
 
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: HOST:PORT, such as 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
+
+
 def _log_format(text: str) -> str:
     if text not in ("text", "json"):
         raise argparse.ArgumentTypeError(f"{text!r}: text or json")
@@ -172,6 +180,13 @@ def _parser() -> _Parser:
     run.add_argument(
         "--drain-timeout", type=_seconds, metavar="SECONDS", default=environ.get("PACELINE_DRAIN_TIMEOUT") or None
     )
+    run.add_argument(
+        "--web",
+        type=_address,
+        metavar="HOST:PORT",
+        default=environ.get("PACELINE_WEB") or None,
+        help="serve /livez, /readyz, /healthz and /metrics there",
+    )
     run.add_argument("--log", type=_log_format, metavar="FORMAT", default=environ.get("PACELINE_LOG") or "text")
     run.add_argument("--sentry-dsn", metavar="DSN", default=environ.get("SENTRY_DSN"))
     run.set_defaults(do=commands.run)
@@ -201,6 +216,15 @@ def _parser() -> _Parser:
     )
     status.add_argument("--watch", action="store_true", help="again every two seconds, until Ctrl-C")
     status.set_defaults(do=overview.status)
+
+    health = add(
+        "health",
+        parents=[database],
+        help="whether this host's queues are worked: exit 0, or 1 and why not",
+        description="What /healthz answers, without a port; with --live what /livez does, for a container.",
+    )
+    health.add_argument("--live", action="store_true", help="only whether the parent turns")
+    health.set_defaults(do=overview.health)
 
     schedule = add("schedule", parents=[registry, as_json], help="what the clock enqueues over the coming day")
     schedule.set_defaults(do=commands.schedule)

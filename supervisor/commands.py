@@ -79,6 +79,7 @@ def run(arguments: Namespace) -> int:
         registry=arguments.registry,
         sentry_dsn=None if sandbox else arguments.sentry_dsn,
         drain_timeout=arguments.drain_timeout,
+        web=arguments.web,
         log=arguments.log,
         burst=arguments.burst,
         sandbox=arguments.sandbox,

@@ -45,6 +45,7 @@ class Settings:
     registry: str = "queues"
     sentry_dsn: str | None = None
     drain_timeout: float | None = None
+    web: tuple[str, int] | None = None  # where probes and metrics are served
     log: Format = "text"
     burst: bool = False
     sandbox: bool = False  # the database must be one that the sandbox made; else it must not be

@@ -14,8 +14,10 @@ from typing import Any
 import psycopg
 
 from supervisor import commands, control, lease, view
+from supervisor import health as probes
 from supervisor.config import database_name
 from supervisor.control import Answers
+from supervisor.errors import PacelineError
 from supervisor.scoreboard import snapshots
 from supervisor.sql import statement
 from supervisor.status import outcome
@@ -81,6 +83,20 @@ def status(arguments: Namespace) -> int:
             return 0
         print(f"{_CLEAR}{text}", flush=True)
         time.sleep(_WATCH)
+
+
+def health(arguments: Namespace) -> int:
+    """What the probes answer, from this host's scoreboards: of the database given, or else of all."""
+    database = database_name(arguments.database_url) if arguments.database_url else ""
+    boards = [board for board in snapshots() if database in ("", board.header.database.decode())]
+    if not boards:
+        raise PacelineError("no service runs here")
+    for board in boards:
+        stuck = probes.live(board.header)
+        for fault in [stuck] * bool(stuck) if arguments.live else probes.faults(board.header, board.slots):
+            raise PacelineError(fault)
+    print("ok")
+    return 0
 
 
 def look(arguments: Namespace) -> Overview:

@@ -6,15 +6,19 @@ about to record), so that whoever comes after a death knows how far it was. The 
 """
 
 import ctypes
+import math
 import mmap
 import os
 import tempfile
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 
-MAGIC = 0x_70_61_63_65_30_30_30_33  # "pace0003": changes with the layout
+from supervisor.status import FINAL as OUTCOMES
+
+MAGIC = 0x_70_61_63_65_30_30_30_34  # "pace0004": changes with the layout
 _PAGE = mmap.PAGESIZE
 
 
@@ -54,11 +58,28 @@ class Header(ctypes.Structure):
         ("turned", ctypes.c_double),  # the parent's loop last turned
         ("listening_since", ctypes.c_double),  # by the server's clock, without a break; 0 = not listening
         ("deaf_since", ctypes.c_double),  # 0 = listening
+        ("ready", ctypes.c_int64),  # 1: every queue has worked, or stood by, or failed once
         ("draining", ctypes.c_int64),
+        ("sweeps", ctypes.c_int64),
+        ("swept", ctypes.c_int64),  # rows that sweeps have ended
         ("token", ctypes.c_char * 64),
         ("host", ctypes.c_char * 256),
         ("database", ctypes.c_char * 512),
     )
+
+
+BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 300.0, 1800.0, math.inf)  # seconds, upper bounds
+
+
+class Histogram(ctypes.Structure):
+    _fields_ = (
+        ("counts", ctypes.c_int64 * len(BUCKETS)),  # not cumulative
+        ("sum", ctypes.c_double),
+    )
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.sum += seconds
 
 
 class ChildPart(ctypes.Structure):
@@ -77,7 +98,10 @@ class ChildPart(ctypes.Structure):
         ("turned", ctypes.c_double),
         ("away", ctypes.c_double),  # on time.monotonic(): the database is, since then; one event outlives the child
         ("paused", ctypes.c_int64),  # 1: the rest is a pause, of a refused token
-        ("finished", ctypes.c_int64),  # jobs ended since the parent's boot
+        ("finished", ctypes.c_int64),  # jobs ended since the parent's boot; the rest of this part likewise
+        ("outcomes", ctypes.c_int64 * len(OUTCOMES)),
+        ("latency", Histogram),
+        ("duration", Histogram),
         ("backend", ctypes.c_int64),  # server pid of the lease's session; 0 = none
         ("name", ctypes.c_char * 208),  # of the running job
         ("reason", ctypes.c_char * 128),  # of the rest or pause: `HTTP 401`
@@ -98,6 +122,8 @@ class ParentPart(ctypes.Structure):
         ("pid", ctypes.c_int64),  # 0 = none
         ("starts_at", ctypes.c_double),  # of the next start, in BACKOFF
         ("deaths", ctypes.c_int64),  # without a finished job in between
+        ("died", ctypes.c_int64),  # deaths since the parent's boot
+        ("starts", ctypes.c_int64),
         ("timeout", ctypes.c_double),  # the largest job_timeout that a session of the queue has shown, seconds
         ("cause", ctypes.c_char * 128),  # of the last death: `SIGSEGV`, `exit 3`
         ("interrupted", ctypes.c_char * 256),  # the status for the row that the dead child ran
@@ -159,9 +185,12 @@ class ChildSlot:
             part.ended = 1
             part.doing = Doing.FINALIZING
 
-    def recorded(self, now: float) -> None:
+    def recorded(self, now: float, outcome: str, latency: float, duration: float) -> None:
         """The row of the running job is final; the loop turns."""
         with self._writing() as part:
+            part.outcomes[OUTCOMES.index(outcome)] += 1
+            part.latency.add(latency)
+            part.duration.add(duration)
             part.doing, part.turned, part.due = Doing.IDLE, now, now
             part.last = cut(self.part.result.decode("utf-8", "replace"), 256)
             part.running = part.ended = 0
@@ -214,6 +243,10 @@ class Scoreboard:
 
     def slot(self, number: int) -> Slot:
         return Slot.from_buffer(self._memory, _HEADER_BYTES + number * _SLOT_BYTES)
+
+    def slots(self) -> list[Slot]:
+        """Every slot, as it stands now."""
+        return [_read_slot(self._memory, number) for number in range(self.header.slots)]
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)

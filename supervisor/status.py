@@ -9,7 +9,8 @@ PENDING = "pending"
 STARTED = "started"
 PAUSED = "paused"
 NOT_FINAL = (PENDING, STARTED, PAUSED)
-OUTCOMES = (*NOT_FINAL, "ok", "fail", "skip", "err")
+FINAL = ("ok", "fail", "skip", "err")
+OUTCOMES = (*NOT_FINAL, *FINAL)
 LONGEST = 2_000  # characters of a status
 UNSTORABLE = "err: the status text could not be stored"  # the fixed ASCII fallback
 

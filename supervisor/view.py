@@ -16,6 +16,7 @@ class QueueView:
 
     queue: str
     state: str  # one phrase
+    works: bool  # it is worked, or waits as it should: it stands by, is paused, rests
     attention: bool  # a person should look
     pid: int | None  # of its process; None while it has none
     standby: bool  # another host works the queue
@@ -39,7 +40,7 @@ class ParentView:
 def of_slot(slot: Slot) -> QueueView:
     now = boottime()
     child, parent = slot.child, slot.parent
-    state, attention = _state(slot, now)
+    state, works = _state(slot, now)
     running = bool(child.running)
     until = parent.starts_at
     if child.doing in (Doing.PAUSED, Doing.RESTING, Doing.SETTLING):
@@ -47,7 +48,8 @@ def of_slot(slot: Slot) -> QueueView:
     return QueueView(
         queue=slot.queue.decode(),
         state=state,
-        attention=attention,
+        works=works,
+        attention=not works or child.doing in (Doing.PAUSED, Doing.SETTLING),
         pid=parent.pid or None,
         standby=bool(parent.pid) and child.doing == Doing.STANDBY,
         job=_text(child.name) if running else None,
@@ -73,30 +75,30 @@ def of_header(header: Header) -> ParentView:
 
 
 def _state(slot: Slot, now: float) -> tuple[str, bool]:
-    """One phrase, as an operator would say it, and whether a person should look."""
+    """One phrase, as an operator would say it, and whether the queue is worked, or waits as it should."""
     child, parent = slot.child, slot.parent
     doing = Doing(child.doing)
     if parent.phase == Phase.BACKOFF and parent.deaths:
         left = max(0.0, parent.starts_at - now)
-        return f"backing off {left:.0f}s ({_text(parent.cause)}, {parent.deaths} deaths)", True
+        return f"backing off {left:.0f}s ({_text(parent.cause)}, {parent.deaths} deaths)", False
     if parent.phase == Phase.STOPPED:
-        return "stopped", False
+        return "stopped", True
     late = now > child.due + _LATE
     # To connect may take long, by the network or a name server, and is waiting for the database.
     if late and not child.running and doing not in (Doing.STARTING, Doing.CONNECTING):
-        return f"not turning for {now - child.turned:.0f}s", True
+        return f"not turning for {now - child.turned:.0f}s", False
     words = "waiting for the database" if doing is Doing.CONNECTING else doing.name.lower()
     if child.trouble:
-        return f"{words}: {_text(child.trouble)}", True
+        return f"{words}: {_text(child.trouble)}", False
     if doing is Doing.STANDBY:
-        return f"standby (lease: {_text(child.holder)})", False
+        return f"standby (lease: {_text(child.holder)})", True
     if doing in (Doing.PAUSED, Doing.RESTING) and child.until > now:
-        return f"{words} until {clock(child.until)} UTC ({_text(child.reason)})", doing is Doing.PAUSED
+        return f"{words} until {clock(child.until)} UTC ({_text(child.reason)})", True
     if doing in (Doing.PAUSED, Doing.SETTLING):
         words = "waits" if doing is Doing.SETTLING else words
         until = f" until {clock(child.waits_until)} UTC" if child.waits_until < math.inf else ""
         return f"{words}{until} ({_text(child.waits_for)})", True
-    return words, late and doing is Doing.CONNECTING
+    return words, not (late and doing is Doing.CONNECTING)
 
 
 def _iso(moment: float) -> str:

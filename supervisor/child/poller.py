@@ -230,7 +230,7 @@ class Poller:
                 time.sleep(_RETRIES[min(tries, len(_RETRIES) - 1)])
         self.finalizing.over()
         row = cursor.fetchone() if following else None
-        self.slot.recorded(boottime())
+        self.slot.recorded(boottime(), statuses.outcome(status), claimed.latency, result.elapsed)
         self._log(claimed, status, result.elapsed)
         return self._claimed(row, sent) if following else None
 

@@ -86,6 +86,7 @@ class ChildProcess:
         self.pid, self.socket, self.killed_for, self.ended_as = pid, end, "", ""
         self._finished_before = self.slot.child.finished
         self.slot.parent.pid = pid
+        self.slot.parent.starts += 1
         self.move(Event.DUE)
 
     def has_started(self) -> bool:
@@ -158,6 +159,7 @@ class ChildProcess:
         if ended is Ended.DEATH:
             self.failed_once = True
             self.deaths.append(now)
+            parent.died += 1
             parent.cause = cut(cause, 128)
         parent.deaths = len(self.deaths)
         self.starts_at = parent.starts_at = restart_at(self.deaths) if ended is Ended.DEATH else now

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -38,7 +38,7 @@ class Helpers:
             future.set_result(os.waitstatus_to_exitcode(status))
         return future is not None
 
-    async def ask(self, work: Callable[[int], int], limit: float) -> tuple[int, bytes]:
+    async def ask(self, work: Callable[[int], int], limit: float | None, keep: Sequence[int] = ()) -> tuple[int, bytes]:
         """Fork, call `work(write end of the pipe)`; (exit code, all that it wrote). Raises TimeoutError, OSError."""
         loop = asyncio.get_running_loop()
         read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -49,7 +49,7 @@ class Helpers:
             return work(write_end)
 
         try:
-            pid = self._forker.fork(run, keep=(write_end,))
+            pid = self._forker.fork(run, keep=(write_end, *keep))
         except OSError:
             os.close(read_end)
             raise

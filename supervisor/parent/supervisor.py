@@ -23,6 +23,8 @@ from supervisor.parent.listener import Listener
 from supervisor.parent.session import UNREACHABLE
 from supervisor.parent.standby import StandbyWatch
 from supervisor.parent.sweeper import Sweeper
+from supervisor.parent.systemd import Systemd
+from supervisor.parent.web import Web
 from supervisor.scoreboard import Scoreboard
 from supervisor.titles import set_title
 from supervisor.worker import boottime
@@ -92,10 +94,13 @@ class Supervisor:
         self.listener = Listener(
             ear, self.children, Control(self.children, board), self.helpers, board.header, limits.ping
         )
-        self.sweeper = Sweeper(sweeps, self.children, self.helpers, limits)
+        self.sweeper = Sweeper(sweeps, self.children, self.helpers, board.header, limits)
         self.clock = Clock(ticks, registry.schedule, self.helpers)
         self.standby = StandbyWatch(watch, self.children, self.helpers)
+        self.web = Web(settings.web, settings.url, board, self.helpers, limits.spell) if settings.web else None
+        self.systemd = Systemd()
         self.reload = False  # become new code once drained
+        self._booted = False
         self._stop_since: float | None = None
         self._stopped = asyncio.Event()  # during the boot
         self._reloading: asyncio.Task[None] | None = None
@@ -110,9 +115,18 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
 
     async def _run(self) -> int:
-        version = await self._boot()
-        if version is None:
-            return 0
+        concerns = [self._tell_that_it_turns, *([self.web.run] if self.web else [])]
+        tasks = {asyncio.create_task(_guard(concern, self.helpers)) for concern in concerns}
+        try:
+            version = await self._boot()
+            self._booted = True
+            return 0 if version is None else await self._work(version)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _work(self, version: str) -> int:
         gc.collect()
         gc.freeze()  # so that no collection in a child writes to pages that it shares with its siblings
         concerns: list[Callable[[], Awaitable[None]]] = [
@@ -153,9 +167,18 @@ class Supervisor:
             count = len(self.children.all)
             where = f" embedded in {self.settings.embedded}" if self.settings.embedded else ""
             queues = f"{count} queue{'s' * (count != 1)}"
+            self.board.header.ready = 1
+            self.systemd.ready()
             log.info("paceline: ready, %s, pid %d, postgres %s%s", queues, os.getpid(), version, where)
 
         return announce
+
+    async def _tell_that_it_turns(self) -> None:
+        while True:
+            if not self._booted:
+                self.board.header.turned = boottime()  # from then on the children's loop says so
+            self.systemd.turned()
+            await asyncio.sleep(1.0)
 
     # --- signals
 
@@ -187,6 +210,7 @@ class Supervisor:
         now = boottime()
         self.reload = False
         self._stopped.set()
+        self.systemd.stopping()
         if self._stop_since is None:
             self._stop_since = now
             log.info("%s: draining", name)

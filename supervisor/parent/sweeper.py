@@ -9,11 +9,12 @@ from supervisor.lease import Sessions
 from supervisor.parent.children import Children
 from supervisor.parent.helper import Helpers, ParentOutage
 from supervisor.parent.session import UNREACHABLE, Session
+from supervisor.scoreboard import Header
 
 
 class Sweeper:
-    def __init__(self, session: Session, children: Children, helpers: Helpers, limits: Limits) -> None:
-        self._session, self._children, self._limits = session, children, limits
+    def __init__(self, session: Session, children: Children, helpers: Helpers, header: Header, limits: Limits) -> None:
+        self._session, self._children, self._header, self._limits = session, children, header, limits
         self._outage = ParentOutage("sweep", helpers)
 
     async def run(self) -> None:
@@ -38,6 +39,8 @@ class Sweeper:
             "sweep", queues=[child.queue for child in served], limits=limits, status=status.interrupted()
         )
         await self._session.execute("end_pauses")
+        self._header.sweeps += 1
+        self._header.swept += len(rows)
         for id, queue, name in rows:
             log.fields({"queue": queue, "job": name, "id": id, "status": status.interrupted()})
 

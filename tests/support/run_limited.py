@@ -23,12 +23,14 @@ def main(limits: Mapping[str, float]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("queues", nargs="*")
     parser.add_argument("--drain-timeout", type=float)
+    parser.add_argument("--web", type=int)
     given = parser.parse_args(sys.argv[4:])
     url, registry = os.environ["DATABASE_URL"], os.environ["PACELINE_REGISTRY"]
     registry_loaded = load_registry(registry, url).only(given.queues)
     if os.environ.get(supervisor.TRY_ONLY):  # a reload asks whether this would start
         sys.exit(0)
-    settings = Settings(url=url, registry=registry, drain_timeout=given.drain_timeout, limits=Limits(**limits))  # type: ignore[arg-type]
+    web = ("127.0.0.1", given.web) if given.web else None
+    settings = Settings(url=url, registry=registry, drain_timeout=given.drain_timeout, limits=Limits(**limits), web=web)  # type: ignore[arg-type]
     log.start("text")
     report.start(os.environ.get("SENTRY_DSN"))
     sys.exit(supervisor.run(settings, registry_loaded))

@@ -1,0 +1,1 @@
+"""Probes and metrics over HTTP, imported in their own process only."""
