@@ -65,7 +65,7 @@ def parent_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ParentOf:
         board = Scoreboard.create(list(timeouts), host="test", token="sweep", database="")
         children = Children(Settings(url), workers, board, forker, helpers)
         session = Session(url, "paceline:parent/sweep@test", helpers, LIMITS.call)
-        return Parent(children, Sweeper(session, children, helpers, LIMITS), session)
+        return Parent(children, Sweeper(session, children, helpers, board.header, LIMITS), session)
 
     return parent
 

@@ -186,7 +186,7 @@ def test_the_engines_own_sql_is_read() -> None:
     found = [line for line in done.stdout.splitlines() if "warning: nothing enqueues" not in line]
     assert not [line for line in found if "not read as SQL" in line], found
     assert {line.split(":")[0] for line in found} == {
-        f"supervisor/sql/{n}.sql" for n in ("insert", "insert_many", "retry", "tick")
+        f"supervisor/sql/{n}.sql" for n in ("insert", "insert_many", "pause", "retry", "tick")
     }
 
 
