@@ -8,48 +8,32 @@ import select
 import socket
 import stat
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Literal
 
 log = logging.getLogger("paceline")
 
 Format = Literal["text", "json"]
+Shape = Callable[[str, str, str, Mapping[str, object], str], str]  # stamp, level, message, fields, stack
 
 _PATIENCE = 100  # milliseconds
 _BARE = re.compile(r'[^\s"=\\\x00-\x1f\x7f]+')  # a text that needs no quotes
-
-
 # What ends a line for some reader, or moves a terminal's cursor: by it a vendor's answer could forge a record.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
-class _Text(logging.Formatter):
+def _as_text(stamp: str, level: str, message: str, fields: Mapping[str, object], stack: str) -> str:
     """A record is one line; a stack's lines, which a handler may log, are indented."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        lines = [f"{_stamp(record)} {record.levelname} {record.getMessage()}"]
-        if record.exc_info:
-            lines += [f"  {line}" for line in self.formatException(record.exc_info).split("\n")]
-        return "\n".join(_CONTROL.sub(lambda control: json.dumps(control[0])[1:-1], line) for line in lines)
+    lines = [f"{stamp} {level} {message}", *(f"  {line}" for line in stack.splitlines())]
+    return "\n".join(_CONTROL.sub(lambda control: json.dumps(control[0])[1:-1], line) for line in lines)
 
 
-class _Json(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, object] = {
-            "time": _stamp(record),
-            "level": record.levelname,
-            "message": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info:
-            fields["stack"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False, default=str)
-
-
-def _stamp(record: logging.LogRecord) -> str:
-    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-    return f"{seconds}.{int(record.msecs):03d}Z"
+def _as_json(stamp: str, level: str, message: str, fields: Mapping[str, object], stack: str) -> str:
+    record = {"time": stamp, "level": level, "message": message, **fields}
+    return _json(record | {"stack": stack} if stack else record)
 
 
 class _Stderr(logging.Handler):
@@ -59,73 +43,106 @@ class _Stderr(logging.Handler):
     is taken again comes with their number. A reader that is merely slow is given a moment.
     """
 
-    _lost = 0  # since the last one that was taken
-    _torn = False  # of the last one only a part was taken
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self._shape = shape
+        self._write = _writer()
+        self._second, self._stamp = 0, ""
+        self._lost = 0  # since the last one that was taken
+        self._torn = False  # of the last one only a part was taken
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            text = self.format(record)
-            if self._lost:
-                told = {"levelname": "WARNING", "msg": f"log: {self._lost} lost here, nobody read them"}
-                text = f"{self.format(logging.makeLogRecord(told))}\n{text}"
-            whole = left = f"{self._torn * chr(10)}{text}\n".encode("utf-8", "backslashreplace")
-            while left and (taken := _take(left, patient=not self._lost)):
-                left = left[taken:]
-            self._lost = self._lost + 1 if left else 0
-            self._torn = bool(left) and (self._torn or left != whole)
-        except Exception:  # noqa: BLE001 - the edge: no log line is worth an error
-            self.handleError(record)
+        stack = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n") if record.exc_info else ""
+        with suppress(Exception):  # no log line is worth an error
+            self._put(record.created, record.levelname, record.getMessage(), getattr(record, "fields", {}), stack)
+
+    def put(self, level: str, message: str, fields: Mapping[str, object]) -> None:
+        """A record of the engine's own, without the cost of a LogRecord."""
+        with suppress(Exception):
+            self.acquire()
+            try:
+                self._put(time.time(), level, message, fields, "")
+            finally:
+                self.release()
+
+    def _put(self, created: float, level: str, message: str, fields: Mapping[str, object], stack: str) -> None:
+        stamp = self._stamped(created)
+        text = self._shape(stamp, level, message, fields, stack)
+        if self._lost:
+            told = self._shape(stamp, "WARNING", f"log: {self._lost} lost here, nobody read them", {}, "")
+            text = f"{told}\n{text}"
+        whole = left = f"{self._torn * chr(10)}{text}\n".encode("utf-8", "backslashreplace")
+        while left and (taken := self._take(left, patient=not self._lost)):
+            left = left[taken:]
+        self._lost = self._lost + 1 if left else 0
+        self._torn = bool(left) and (self._torn or left != whole)
+
+    def _stamped(self, created: float) -> str:
+        second = int(created)
+        if second != self._second:
+            self._second, self._stamp = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._stamp}.{int((created - second) * 1000):03d}Z"
+
+    def _take(self, data: bytes, *, patient: bool) -> int:
+        """How many bytes standard error takes at once, or within a moment. Raises OSError."""
+        with suppress(BlockingIOError):
+            return self._write(data)
+        poll = select.poll()
+        poll.register(2, select.POLLOUT)
+        with suppress(BlockingIOError):
+            return self._write(data) if patient and poll.poll(_PATIENCE) else 0
+        return 0
 
 
-def _take(data: bytes, *, patient: bool) -> int:
-    """How many bytes standard error takes at once, or within a moment. Raises OSError."""
-    with suppress(BlockingIOError):
-        return _write(data)
-    poll = select.poll()
-    poll.register(2, select.POLLOUT)
-    with suppress(BlockingIOError):
-        return _write(data) if patient and poll.poll(_PATIENCE) else 0
-    return 0
-
-
-def _write(data: bytes) -> int:
-    """write(2) that raises BlockingIOError where it would wait."""
+def _writer() -> Callable[[bytes], int]:
+    """write(2) to standard error, that raises BlockingIOError where it would wait."""
     kind = stat.S_IFMT(os.fstat(2).st_mode)
     if kind == stat.S_IFSOCK:  # systemd's journal
-        with socket.socket(fileno=os.dup(2)) as end:
-            return end.send(data, socket.MSG_DONTWAIT)
+        end = socket.socket(fileno=os.dup(2))
+        _own.append(end.fileno())
+        return lambda data: end.send(data, socket.MSG_DONTWAIT)
     if kind in (stat.S_IFIFO, stat.S_IFCHR):
         # O_NONBLOCK is the open file's, which other programs share: hence one of our own.
         with suppress(PermissionError):  # another user's, after su(1): then it may wait
             own = os.open("/proc/self/fd/2", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-            try:
-                return os.write(own, data)
-            finally:
-                os.close(own)
-    return os.write(2, data)
+            _own.append(own)
+            return lambda data: os.write(own, data)
+    return lambda data: os.write(2, data)
+
+
+_own: list[int] = []
+_started: list[_Stderr] = []
+
+
+def descriptors() -> list[int]:
+    """What the log is written to, beside standard error: whoever closes descriptors must leave these."""
+    return _own
 
 
 def start(format: Format) -> None:
     """Send the engine's records to standard error; other loggers' warnings go the same way."""
-    handler = _Stderr()
-    handler.setFormatter(_Json() if format == "json" else _Text())
+    handler = _Stderr(_as_json if format == "json" else _as_text)
     logging.raiseExceptions = False  # a closed terminal must not become a second error
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     log.setLevel(logging.INFO)
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # it warns of each try; who waits for it is told once
+    _started[:] = [handler]
 
 
 def _shown(key: str, value: object) -> str:
     if isinstance(value, float):
         return f"{value:.2f}s"
     if isinstance(value, str) and (key == "status" or not _BARE.fullmatch(value)):
-        return json.dumps(value, ensure_ascii=False)
+        return _json(value)
     return str(value)
 
 
 def fields(pairs: Mapping[str, object], *, level: int = logging.INFO) -> None:
     """One line of `key=value`, keys in the order given; floats are seconds. In JSON, keys of the object."""
     text = " ".join([f"{key}={_shown(key, value)}" for key, value in pairs.items()])
-    log.log(level, "%s", text, extra={"fields": pairs})
+    if _started:
+        _started[0].put(logging.getLevelName(level), text, pairs)
+    else:
+        log.log(level, "%s", text, extra={"fields": pairs})

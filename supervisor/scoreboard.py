@@ -12,8 +12,8 @@ import os
 import tempfile
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 
@@ -157,11 +157,7 @@ class ChildSlot:
         self.part: ChildPart = slot.child
         self.part.sequence += self.part.sequence % 2  # its last writer may have died within a write
 
-    @contextmanager
-    def _writing(self) -> Iterator[ChildPart]:
-        self.part.sequence += 1
-        yield self.part
-        self.part.sequence += 1
+    # Each write is between two steps of the sequence. Not by a context manager, which takes as long as the write.
 
     def turn(self, doing: Doing, now: float, due: float) -> None:
         """The loop turns, and will turn again by `due`."""
@@ -173,49 +169,67 @@ class ChildSlot:
 
     def begin(self, id: int, name: str, began: float, deadline: float) -> None:
         """The claim was answered: the handler of `id` begins after this."""
-        with self._writing() as part:
-            part.name, part.began, part.deadline = cut(name, 208), began, deadline
-            part.ended = 0
-            part.doing = Doing.WORKING
-            part.running = id
-            part.claiming = 0  # last: until here nothing of the job has begun
+        part = self.part
+        part.sequence += 1
+        part.name, part.began, part.deadline = cut(name, 208), began, deadline
+        part.ended = 0
+        part.doing = Doing.WORKING
+        part.running = id
+        part.claiming = 0  # last: until here nothing of the job has begun
+        part.sequence += 1
 
     def end(self, status: str) -> None:
         """The handler has ended; `status` is about to be recorded."""
-        with self._writing() as part:
-            part.result = cut(status, 8192)
-            part.ended = 1
-            part.doing = Doing.FINALIZING
+        part = self.part
+        part.sequence += 1
+        part.result = cut(status, 8192)
+        part.ended = 1
+        part.doing = Doing.FINALIZING
+        part.sequence += 1
 
-    def recorded(self, now: float, outcome: str, latency: float, duration: float) -> None:
+    def count(self, outcome: str, latency: float, duration: float) -> None:
+        """For the metrics: how the running job has ended, and how many seconds it took."""
+        part = self.part
+        part.outcomes[OUTCOMES.index(outcome)] += 1
+        part.latency.add(latency)
+        part.duration.add(duration)
+
+    def recorded(self, now: float) -> None:
         """The row of the running job is final; the loop turns."""
-        with self._writing() as part:
-            part.outcomes[OUTCOMES.index(outcome)] += 1
-            part.latency.add(latency)
-            part.duration.add(duration)
-            part.doing, part.turned, part.due = Doing.IDLE, now, now
-            part.last = cut(self.part.result.decode("utf-8", "replace"), 256)
-            part.running = part.ended = 0
-            part.finished += 1
+        part = self.part
+        part.sequence += 1
+        part.doing, part.turned, part.due = Doing.IDLE, now, now
+        part.last = cut(self.part.result.decode("utf-8", "replace"), 256)
+        part.running = part.ended = 0
+        part.finished += 1
+        part.sequence += 1
 
     def settled(self) -> None:
         """The dead predecessor's row is final."""
-        with self._writing() as part:
-            part.running = part.ended = 0
+        part = self.part
+        part.sequence += 1
+        part.running = part.ended = 0
+        part.sequence += 1
 
     def trouble(self, text: str) -> None:
         """What the database refuses with; empty once it answers."""
-        with self._writing() as part:
-            part.trouble = cut(text, 256)
+        part = self.part
+        part.sequence += 1
+        part.trouble = cut(text, 256)
+        part.sequence += 1
 
     def wait_for(self, what: str, until: float) -> None:
         """What this process waits for, beside a rest: nothing that outlives it."""
-        with self._writing() as part:
-            part.waits_for, part.waits_until = cut(what, 128), until
+        part = self.part
+        part.sequence += 1
+        part.waits_for, part.waits_until = cut(what, 128), until
+        part.sequence += 1
 
     def rest(self, until: float, reason: str, *, paused: bool) -> None:
-        with self._writing() as part:
-            part.until, part.reason, part.paused = until, cut(reason, 128), paused
+        part = self.part
+        part.sequence += 1
+        part.until, part.reason, part.paused = until, cut(reason, 128), paused
+        part.sequence += 1
 
 
 class Scoreboard:

@@ -13,6 +13,7 @@ import faulthandler
 import signal
 import sys
 import time
+from _signal import getsignal  # type: ignore[import-not-found]  # signal's own makes enums: ten times the time
 from types import FrameType
 
 from supervisor.errors import JobTimeout
@@ -74,7 +75,7 @@ class Deadline:
 
     def stand(self) -> None:
         """(Re)establish the signal that writes the stack. SIG_IGN in Python's own table marks that it is."""
-        if signal.getsignal(STACK_SIGNAL) != signal.SIG_IGN:
+        if getsignal(STACK_SIGNAL) != signal.SIG_IGN:
             faulthandler.unregister(STACK_SIGNAL)
             signal.signal(STACK_SIGNAL, signal.SIG_IGN)
             faulthandler.register(STACK_SIGNAL, file=sys.stderr, all_threads=True)

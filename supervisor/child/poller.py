@@ -202,13 +202,22 @@ class Poller:
         claim that travelled with it was carried out is for the next holder of the lease to find. Everything
         but a data error is tried until the database answers, one event for all.
         """
-        status = result.status
+        status, told = result.status, ""
+
+        def tell() -> None:
+            nonlocal told
+            if not told:
+                self.slot.count(statuses.outcome(status), claimed.latency, result.elapsed)
+            told = status
+            self._log(claimed, status, result.elapsed)
+
         following = following if self.session.leased else 0  # a claim can only happen under the lease
         self.slot.mean_to_claim(following)
         for tries in range(1 << 62):
             sent = boottime()
             try:
                 if following:
+                    self.session.connection.meanwhile = tell  # while the server commits: it is a tenth of a job's time
                     cursor = self.session.execute(
                         "finalize_and_claim", id=claimed.job.id, status=status, next=following
                     )
@@ -230,8 +239,9 @@ class Poller:
                 time.sleep(_RETRIES[min(tries, len(_RETRIES) - 1)])
         self.finalizing.over()
         row = cursor.fetchone() if following else None
-        self.slot.recorded(boottime(), statuses.outcome(status), claimed.latency, result.elapsed)
-        self._log(claimed, status, result.elapsed)
+        self.slot.recorded(boottime())
+        if told != status:
+            tell()
         return self._claimed(row, sent) if following else None
 
     def _log(self, claimed: Claimed, status: str, elapsed: float) -> None:

@@ -8,9 +8,11 @@ import select
 import signal
 import socket
 import sys
+from _signal import getsignal  # type: ignore[import-not-found]  # signal's own makes enums: ten times the time
 from contextlib import suppress
 from types import FrameType
 
+from supervisor import log
 from supervisor.child.deadline import Deadline
 from supervisor.child.session import Session
 
@@ -27,7 +29,7 @@ class Process:
         self._parent, self._deadline, self._session = parent, deadline, session
         # The C-level handler writes here, so that a signal that arrives just before the wait ends the wait.
         self._signalled, self._wakeup_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        guarded = (0, 1, 2, parent.fileno(), self._signalled, self._wakeup_fd)
+        guarded = (0, 1, 2, parent.fileno(), self._signalled, self._wakeup_fd, *log.descriptors())
         self._inodes = {fd: inode_of(fd) for fd in guarded}
         self._inodes_now: dict[int, int] = {}  # the same and the session's, while a handler runs
         self._mask: set[int] = set()  # what was blocked before a handler's fork
@@ -40,7 +42,7 @@ class Process:
     def stand(self) -> None:
         """(Re)establish this process's signal handlers, mask and wake-up descriptor."""
         for signo, handler in self._handlers.items():
-            if signal.getsignal(signo) != handler:  # asking is ten times as quick as setting
+            if getsignal(signo) != handler:  # asking is ten times as quick as setting
                 signal.signal(signo, handler)
         self._deadline.stand()
         signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
@@ -64,10 +66,10 @@ class Process:
         if self._handlers:
             signal.set_wakeup_fd(-1)
         for signo, handler in self._handlers.items():
-            if signal.getsignal(signo) == handler:
+            if getsignal(signo) == handler:
                 signal.signal(signo, signal.SIG_DFL)
         for fd, inode in self._inodes_now.items():
-            if fd > 2 and inode_of(fd) == inode:
+            if fd > 2 and fd not in log.descriptors() and inode_of(fd) == inode:
                 os.close(fd)
         self._parent.detach()
         self._handlers, self._inodes_now = {}, {}

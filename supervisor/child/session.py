@@ -19,10 +19,10 @@ class Session:
         self.url, self.queue = url, queue
         self.name = db.session_name(queue, lease.shown_timeout(job_timeout), host)
         self.leased = False
-        self._connection: psycopg.Connection[TupleRow] | None = None
+        self._connection: db.EngineConnection | None = None
 
     @property
-    def connection(self) -> psycopg.Connection[TupleRow]:
+    def connection(self) -> db.EngineConnection:
         """The connection, opened if need be. Raises psycopg.Error."""
         if self._connection is None:
             self._connection = db.connect(self.url, self.name)

@@ -104,7 +104,7 @@ def test_the_steps_of_a_job_are_read_as_they_were_written(board: Scoreboard) -> 
     child.end("ok: fünf")
     assert steps() == (0, 8123, 1, b"github.Sync", "ok: fünf".encode(), 0)
     assert mine().slots[1].child.doing == Doing.FINALIZING
-    child.recorded(7.0, "ok", 0.1, 0.2)
+    child.recorded(7.0)
     assert steps()[1:3] == (0, 0)
     assert (mine().slots[1].child.finished, mine().slots[1].child.last) == (1, "ok: fünf".encode())
     untouched = mine().slots[0].child
@@ -133,7 +133,7 @@ def test_the_longest_status_is_kept_whole(board: Scoreboard) -> None:
     part = mine().slots[0].child
     assert part.result.decode() == text
     assert part.name == b"n" * 200
-    child.recorded(0.0, "ok", 0.1, 0.2)
+    child.recorded(0.0)
     assert mine().slots[0].child.last.decode() == "🚲" * 63  # 255 bytes hold no more whole ones
 
 
