@@ -29,6 +29,7 @@ _ENVIRONMENT = """environment (each has a flag):
   PACELINE_WEB            HOST:PORT for probes and metrics (default: none)
   PACELINE_LOG            text or json
   SENTRY_DSN              where faults are reported (default: nowhere)
+  SENTRY_TRACES_SAMPLE_RATE  share of jobs traced, 0 to 1 (default: 0)
 """
 
 _CHECK = """Read the schedule, and below the root every call of insert, insert_many and insert_async and all SQL that
@@ -110,6 +111,15 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _share(text: str) -> float:
+    try:
+        if 0 <= (share := float(text)) <= 1:
+            return share
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0 to 1")
+
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -189,6 +199,13 @@ def _parser() -> _Parser:
     )
     run.add_argument("--log", type=_log_format, metavar="FORMAT", default=environ.get("PACELINE_LOG") or "text")
     run.add_argument("--sentry-dsn", metavar="DSN", default=environ.get("SENTRY_DSN"))
+    run.add_argument(
+        "--sentry-traces-sample-rate",
+        type=_share,
+        metavar="RATE",
+        default=environ.get("SENTRY_TRACES_SAMPLE_RATE") or 0.0,
+        help="share of jobs traced, 0 to 1",
+    )
     run.set_defaults(do=commands.run)
 
     migrate = add(

@@ -78,6 +78,7 @@ def run(arguments: Namespace) -> int:
         url=url,
         registry=arguments.registry,
         sentry_dsn=None if sandbox else arguments.sentry_dsn,
+        traces_sample_rate=arguments.sentry_traces_sample_rate,
         drain_timeout=arguments.drain_timeout,
         web=arguments.web,
         log=arguments.log,
@@ -89,7 +90,7 @@ def run(arguments: Namespace) -> int:
         return _try_out(url, chosen)
     if sandbox:
         sandbox.fill(url)
-    report.start(settings.sentry_dsn)
+    report.start(settings.sentry_dsn, settings.traces_sample_rate)
     return supervisor.run(settings, chosen, embedded.held)
 
 

@@ -44,6 +44,7 @@ class Settings:
     url: str
     registry: str = "queues"
     sentry_dsn: str | None = None
+    traces_sample_rate: float = 0.0
     drain_timeout: float | None = None
     web: tuple[str, int] | None = None  # where probes and metrics are served
     log: Format = "text"

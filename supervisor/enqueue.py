@@ -1,11 +1,15 @@
 """Enqueue: a job becomes a pending row, with the place in the code that asked for it.
 
 The database does the rest: its indexes dedupe, its trigger wakes the queue.
+
+Inside a transaction or span of the caller's own Sentry, each enqueue is a span queue.publish. Its trace does not go
+on in the child: no column of the table can carry it. Both ends show the job's id, as messaging.message.id.
 """
 
 import functools
 import os
 import sys
+import time
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,8 +18,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 import psycopg
+import sentry_sdk
 from psycopg.rows import tuple_row
+from sentry_sdk.tracing import Span
 
+from supervisor import report
 from supervisor.args import encode
 from supervisor.db import DB
 from supervisor.sql import statement
@@ -41,9 +48,13 @@ def insert(
     Raises BadArgs and ValueError before the database is asked, psycopg.Error after.
     """
     row = _row(queue, name, args, callsite)
+    span, began = sentry_sdk.get_current_span(), time.time()
     with _lent(db) as connection:
         cursor = psycopg.Cursor(connection, row_factory=tuple_row)  # whatever factories the connection has
-        return _id(cursor.execute(statement("insert"), row).fetchone())
+        id = _id(cursor.execute(statement("insert"), row).fetchone())
+    if span is not None:
+        _trace(span, began, [(queue, row["args"], id)])
+    return id
 
 
 def insert_many(
@@ -59,9 +70,13 @@ def insert_many(
     if not queues:
         return []
     rows = {"queues": queues, "names": names, "args": texts, "callsite": callsite or _caller()}
+    span, began = sentry_sdk.get_current_span(), time.time()
     with _lent(db) as connection:
         cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-        return [_id(row) for row in cursor.execute(statement("insert_many"), rows).fetchall()]
+        ids = [_id(row) for row in cursor.execute(statement("insert_many"), rows).fetchall()]
+    if span is not None:
+        _trace(span, began, zip(queues, texts, ids, strict=True))
+    return ids
 
 
 def insert_async(
@@ -70,22 +85,40 @@ def insert_async(
     """insert() to be awaited, inside the caller's transaction."""
     # No `async def`: as a task, a coroutine has the event loop for its caller. So bad args raise here, too.
     row = _row(queue, name, args, callsite)
+    span = sentry_sdk.get_current_span()
 
     async def insert() -> int:
+        began = time.time()
         cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
         await cursor.execute(statement("insert"), row)
-        return _id(await cursor.fetchone())
+        id = _id(await cursor.fetchone())
+        if span is not None:
+            _trace(span, began, [(queue, row["args"], id)])
+        return id
 
     return insert()
 
 
-def _row(queue: str, name: str, args: Args, callsite: str | None) -> dict[str, str | None]:
+def _row(queue: str, name: str, args: Args, callsite: str | None) -> dict[str, Any]:
     return {
         "queue": _word(queue, "queue", 40),
         "name": _word(name, "name", 200),
         "args": encode(args),
         "callsite": callsite or _caller(),
     }
+
+
+def _trace(caller: Span, began: float, jobs: Iterable[tuple[str, str, int]]) -> None:
+    """One span for each queue of a call's (queue, args, id); a deduped job was not published."""
+    published: dict[str, dict[int, int]] = {}
+    for queue, args, id in jobs:
+        if id:
+            published.setdefault(queue, {})[id] = len(args.encode())
+    for queue, sizes in published.items():
+        facts = {"message.id": str(*sizes)} if len(sizes) == 1 else {"batch.message_count": len(sizes)}
+        span = caller.start_child(op="queue.publish", name=queue, start_timestamp=began)
+        report.describe(span, queue, sum(sizes.values()), facts)
+        span.finish(end_timestamp=time.time())
 
 
 def _id(row: tuple[Any, ...] | None) -> int:

@@ -2,12 +2,14 @@
 
 One run of failures is one event (Outage). Log records never become events by themselves.
 In a child; the parent reports through a helper, since the SDK starts a thread at the first event.
+What Sentry gets beyond faults, where tracing is on, is in child/traces.py and enqueue.py.
 """
 
 import time
 from collections.abc import Callable, Mapping
 
 import sentry_sdk
+from sentry_sdk.tracing import Span
 
 from supervisor.log import log
 
@@ -21,7 +23,7 @@ class _Ingest:
     slow_until = 0.0  # on time.monotonic()
 
 
-def start(dsn: str | None) -> None:
+def start(dsn: str | None, traces_sample_rate: float = 0.0) -> None:
     """Set the SDK up; with no DSN its calls do nothing. It starts no thread before the first event."""
     if not dsn:
         return
@@ -36,6 +38,8 @@ def start(dsn: str | None) -> None:
         include_local_variables=False,  # a stack's variables hold tokens and answers
         send_default_pii=False,
         max_request_body_size="never",
+        traces_sample_rate=traces_sample_rate or None,
+        enable_backpressure_handling=False,  # it starts a thread of its own
     )
 
 
@@ -53,6 +57,11 @@ def fault(text: str, error: BaseException | None = None, *, queue: str = "", job
 def enabled() -> bool:
     """Whether events are sent anywhere."""
     return sentry_sdk.is_initialized()
+
+
+def tracing() -> bool:
+    """Whether traces are sent too."""
+    return enabled() and bool(sentry_sdk.get_client().options["traces_sample_rate"])
 
 
 def capture(text: str, error: BaseException | None, tags: Mapping[str, str]) -> None:
@@ -78,6 +87,12 @@ def flush(limit: float = FLUSH_LIMIT, *, last: bool = False) -> None:
     sentry_sdk.flush(timeout=limit)
     if time.monotonic() - began >= limit:
         _Ingest.slow_until = time.monotonic() + _QUIET
+
+
+def describe(span: Span, queue: str, size: int, facts: Mapping[str, object]) -> None:
+    """Set what Sentry's Queues page reads of a span queue.publish or queue.process; `size` is the args', in bytes."""
+    for key, value in {"system": "paceline", "destination.name": queue, "message.body.size": size, **facts}.items():
+        span.set_data(f"messaging.{key}", value)
 
 
 class Outage:

@@ -17,6 +17,7 @@ from supervisor.child.poller import Poller
 from supervisor.child.process import Process
 from supervisor.child.session import Session
 from supervisor.child.takeover import Settling, end_predecessor
+from supervisor.child.traces import Traces
 from supervisor.child.wear import Wear
 from supervisor.config import Limits
 from supervisor.db import DB
@@ -66,6 +67,7 @@ class Child:
             deadline=self.deadline,
             hooks=self,
             limits=self.limits,
+            traces=Traces() if report.tracing() else None,
         )
         show = self.slot.trouble
         show("")  # a predecessor's

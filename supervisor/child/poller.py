@@ -20,6 +20,7 @@ from supervisor import status as statuses
 from supervisor.child.deadline import Deadline, NoDeadline
 from supervisor.child.execution import Claimed, Execution, Rest, Result, rest_after
 from supervisor.child.session import Session
+from supervisor.child.traces import Traces
 from supervisor.config import Limits
 from supervisor.db import DB, refuse_read_only
 from supervisor.errors import RateLimited
@@ -75,6 +76,7 @@ class Poller:
         deadline: Deadline | None = None,
         hooks: Hooks | None = None,
         limits: Limits | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self.worker = worker
         self.session = session or Session(db.url, worker.queue, worker.job_timeout, "work_once")
@@ -82,6 +84,7 @@ class Poller:
         self.execution = Execution(worker, deadline or NoDeadline())
         self.hooks: Hooks = hooks or NoHooks()
         self.limits = limits or Limits()
+        self.traces = traces
         self.finalizing = report.Outage(f"queue {worker.queue}: finalize", queue=worker.queue, show=self.slot.trouble)
         self._rate_limited = False  # the last job ended so: one event for a run of them
         self.pause: Pause | None = None  # as of the last fetch
@@ -162,6 +165,14 @@ class Poller:
         return Claimed(job, args or "{}", latency, sent + self.worker.job_timeout)
 
     def run(self, claimed: Claimed) -> tuple[Result, Rest]:
+        if self.traces is None:
+            return self._run(claimed)
+        with self.traces.process(claimed) as ended:
+            result, rest = self._run(claimed)
+            ended(result)
+        return result, rest
+
+    def _run(self, claimed: Claimed) -> tuple[Result, Rest]:
         """Dispatch, and tell of a fault. The slot knows the result, and the rest, before anything else is done."""
         job = claimed.job
         self.slot.begin(job.id, job.name, claimed.deadline - self.worker.job_timeout, claimed.deadline)

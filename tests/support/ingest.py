@@ -87,6 +87,14 @@ class Ingest:
         """The payloads of the items of type event, in the order in which they came."""
         return [item.payload for item in self.items("event")]
 
+    def transactions(self) -> list[dict[str, Any]]:
+        """Those of type transaction."""
+        return [item.payload for item in self.items("transaction")]
+
+    def check_ins(self) -> list[dict[str, Any]]:
+        """Those of type check_in: a cron's begin or end."""
+        return [item.payload for item in self.items("check_in")]
+
     def items(self, type: str | None = None) -> list[Item]:
         """What was received: the items of one type, or all, sessions and client reports too."""
         return [item for item in tuple(self._items) if type in (None, item.type)]
@@ -166,7 +174,30 @@ def _read_request(path: str, headers: dict[str, str], body: bytes) -> list[Item]
         case other:
             raise Malformed(f"content encoding {other}")
     now = time.monotonic()
-    return [Item(header["type"], _parsed(payload), now) for header, payload in read_envelope(body)]
+    return [
+        Item(header["type"], _checked(header["type"], _parsed(payload)), now) for header, payload in read_envelope(body)
+    ]
+
+
+def _checked(type: str, payload: Any) -> Any:
+    """`payload`, if it has what Sentry refuses or loses a transaction or a check-in without. Raises Malformed."""
+    if type == "transaction":
+        for span in (payload["contexts"]["trace"], *payload["spans"]):
+            if not re.fullmatch(r"[0-9a-f]{32}", span["trace_id"]) or not re.fullmatch(
+                r"[0-9a-f]{16}", span["span_id"]
+            ):
+                raise Malformed(f"ids of {span}")
+        for part in (payload, *payload["spans"]):
+            if not part["start_timestamp"] <= part["timestamp"]:  # ISO 8601, UTC
+                raise Malformed(f"ends before it begins: {part}")
+    if type == "check_in":
+        if not re.fullmatch(r"(?![0-9]+$)[a-z0-9_-]{1,50}", payload["monitor_slug"]):
+            raise Malformed(f"slug of {payload}")
+        if payload["status"] not in ("in_progress", "ok", "error") or not re.fullmatch(
+            r"[0-9a-f]{32}", payload["check_in_id"]
+        ):
+            raise Malformed(f"check-in {payload}")
+    return payload
 
 
 def _parsed(payload: bytes) -> Any:
