@@ -60,7 +60,7 @@ def enabled() -> bool:
 
 
 def tracing() -> bool:
-    """Whether traces are sent too."""
+    """Whether traces and check-ins are sent too."""
     return enabled() and bool(sentry_sdk.get_client().options["traces_sample_rate"])
 
 

@@ -6,6 +6,7 @@ The loop's order is: empty the socket, fetch, work, wait. In any other order a w
 import math
 import random
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -22,6 +23,7 @@ from supervisor.child.wear import Wear
 from supervisor.config import Limits
 from supervisor.db import DB
 from supervisor.log import log
+from supervisor.schedule import Scheduled
 from supervisor.scoreboard import ChildSlot, Doing, Header, Slot, cut
 from supervisor.titles import clock, set_title
 from supervisor.worker import Worker, boottime
@@ -36,6 +38,7 @@ class Given:
     """What the parent hands to a child: data, its slot, and its end of their socket."""
 
     worker: Worker
+    schedule: Sequence[Scheduled]
     url: str
     host: str
     limits: Limits
@@ -67,7 +70,7 @@ class Child:
             deadline=self.deadline,
             hooks=self,
             limits=self.limits,
-            traces=Traces() if report.tracing() else None,
+            traces=Traces(self.worker, given.schedule, self.limits.grace) if report.tracing() else None,
         )
         show = self.slot.trouble
         show("")  # a predecessor's

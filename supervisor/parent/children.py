@@ -13,6 +13,7 @@ from supervisor.log import log
 from supervisor.parent.child_process import ChildProcess, Ended, Event
 from supervisor.parent.forking import Forker
 from supervisor.parent.helper import Helpers
+from supervisor.schedule import Scheduled
 from supervisor.scoreboard import Doing, Phase, Scoreboard
 from supervisor.titles import set_title
 from supervisor.worker import Worker, boottime
@@ -22,8 +23,15 @@ _LOOK_EVERY = 1.0  # seconds, at the latest: turns, deadlines, the parent's own
 
 class Children:
     def __init__(
-        self, settings: Settings, workers: Sequence[Worker], board: Scoreboard, forker: Forker, helpers: Helpers
+        self,
+        settings: Settings,
+        workers: Sequence[Worker],
+        board: Scoreboard,
+        forker: Forker,
+        helpers: Helpers,
+        schedule: Sequence[Scheduled] = (),
     ) -> None:
+        self._schedule = schedule
         self.settings, self.board, self._forker, self._helpers = settings, board, forker, helpers
         self.all = [ChildProcess(worker, board.slot(i), settings.limits) for i, worker in enumerate(workers)]
         self._by_queue = {child.queue: child for child in self.all}
@@ -161,6 +169,7 @@ class Children:
         child.about_to_start()
         given = Given(
             worker=child.worker,
+            schedule=self._schedule,
             url=self.settings.url,
             host=self.settings.host,
             limits=self.settings.limits,

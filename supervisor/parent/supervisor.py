@@ -85,7 +85,7 @@ class Supervisor:
     def __init__(self, settings: Settings, registry: Registry, board: Scoreboard, token: str, forker: Forker) -> None:
         self.settings, self.registry, self.board = settings, registry, board
         self.helpers = Helpers(forker)
-        self.children = Children(settings, registry.workers, board, forker, self.helpers)
+        self.children = Children(settings, registry.workers, board, forker, self.helpers, registry.schedule)
         limits = settings.limits
         # One each, opened when first used, so that none of them waits for another.
         self.sessions = [parent_session(settings, token, self.helpers) for _ in range(5)]
