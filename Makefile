@@ -3,20 +3,22 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PACELINE := $(BIN)/paceline
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install run status psql test test-fast check format bench chaos chaos-run chaos-model chaos-full clean
+.PHONY: help install run status psql test test-fast check format lock bench chaos chaos-run chaos-model chaos-full clean
 
 help: ## what there is to type
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 install: $(VENV)/installed ## the virtual environment, with the embedded Postgres and the tools of development
 
-$(VENV)/installed: pyproject.toml
+$(VENV)/installed: pyproject.toml deploy/requirements-dev.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "$(PYTHON) is older than 3.11: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "no venv: apt install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) --require-hashes -r deploy/requirements-dev.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 run: install ## run all queues in the sandbox: no vendor is called (LIVE=github calls that one itself)
@@ -44,6 +46,17 @@ check: install ## lint, types, import rules, and what is enqueued
 format: install ## lay the code out
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Every version, and the hash of every artefact of it, for all platforms and Pythons. Commit what changes.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --upgrade --custom-compile-command 'make lock'
+lock: install ## the newest dependencies, with hashes: of the image, of `make install`, of `make test-deploy`
+	$(PIP) uv
+	$(COMPILE) --extra web pyproject.toml -o deploy/requirements.lock
+	echo 'setuptools>=68' | $(COMPILE) --extra dev pyproject.toml - -c deploy/requirements.lock \
+	  -o deploy/requirements-dev.lock
+	$(COMPILE) --extra deploy pyproject.toml -c deploy/requirements-dev.lock \
+	  -o deploy/requirements-deploy.lock
 
 bench: install ## jobs per second against a bare psycopg loop, in the same run
 	$(BIN)/python -m tests.bench
