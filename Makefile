@@ -6,7 +6,8 @@ PACELINE := $(BIN)/paceline
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install run status psql test test-fast check format lock bench chaos chaos-run chaos-model chaos-full clean
+.PHONY: help install run status psql test test-fast test-deploy check format lock bench
+.PHONY: chaos chaos-run chaos-model chaos-full clean
 
 help: ## what there is to type
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -35,6 +36,10 @@ test: install ## all tests
 
 test-fast: install ## the tests that take under a second each
 	$(BIN)/python -m pytest -m 'not slow'
+
+test-deploy: install ## deploy/: lint it, build the image in a root of its own and run it (root, debootstrap, network)
+	$(PIP) --require-hashes -r deploy/requirements-deploy.lock
+	PACELINE_TEST_IMAGE=build/image $(BIN)/python -m pytest tests/deploy
 
 check: install ## lint, types, import rules, and what is enqueued
 	$(BIN)/ruff check .
