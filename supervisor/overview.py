@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from supervisor import commands, control, lease, view
 from supervisor import health as probes
@@ -23,6 +24,8 @@ from supervisor.sql import statement
 from supervisor.status import outcome
 
 _WATCH = 2.0  # seconds
+_WIDTH = 60  # characters of a cell; what needs attention is above the table, whole
+_PATIENCE = 3  # seconds for a server that does not answer; then this host is shown
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
@@ -102,7 +105,7 @@ def health(arguments: Namespace) -> int:
 def look(arguments: Namespace) -> Overview:
     """Ask the database and every parent; with the database gone, this host's scoreboards alone."""
     url = commands.database_url(arguments, make=False)
-    arguments.database_url = url
+    arguments.database_url = make_conninfo(url, connect_timeout=conninfo_to_dict(url).get("connect_timeout", _PATIENCE))
     seen = Overview(database_name(url))
     boards = [board for board in snapshots() if board.header.database.decode() == seen.database]
     answers = Answers()
@@ -222,16 +225,20 @@ _HEADINGS = ("QUEUE", "STATE", "HOST", "PID", "JOB", "FOR", "PENDING", "OLDEST",
 def _cells(line: Line) -> tuple[str, ...]:
     return (
         line.queue,
-        line.described,
+        _short(line.described),
         line.host or "-",
         str(line.pid or "-"),
         f"{line.job} {line.job_id}" if line.job_id else "-",
         _ago(line.running_for),
         "-" if line.pending is None else str(line.pending),
         _ago(line.oldest_pending),
-        (line.last or "-")[:40],
+        _short(line.last or "-"),
         _ago(line.last_ago),
     )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
 
 
 def _ago(seconds: float | None) -> str:

@@ -3,9 +3,10 @@
 FAULTS 32. DATABASE_URL names both hosts; the journal of the handlers is outside the database.
 """
 
-from collections.abc import Iterator
+from collections.abc import re
 from pathlib import Path
 
+import Iterator
 import pytest
 
 from tests.support import journal
@@ -87,8 +88,8 @@ def test_a_standby_promoted_in_mid_job_is_found_and_every_status_is_true(
     sup = start(run_supervisor, servers, file, "host-b")
     feed(rows, file, long=4)  # it goes on while its lease is free for all
     servers.fail_over("immediate")
-    waits = f"paceline: {QUEUES[0]} waits for a job that another host may be running"
-    eventually(lambda: waits in sup.titles())
+    waits = re.compile(rf"paceline: {QUEUES[0]} waits until \S+ for job \d+, which another host may be running")
+    eventually(lambda: any(map(waits.fullmatch, sup.titles())))
     eventually(lambda: all_final(rows), 30.0)
     assert journal.broken_promises(file, rows) == []
     for each in (sup, other):

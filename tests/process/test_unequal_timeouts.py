@@ -90,7 +90,7 @@ def test_of_two_versions_the_newer_leaves_the_olders_job_alone_until_the_olders_
     else:
         kill_tree(older)
     rows.cut_off("paceline:ledger/60@%")
-    eventually(lambda: "waits for a job that another host may be running" in newer.child("ledger").title)
+    eventually(lambda: ", which another host may be running" in newer.child("ledger").title)
     started_ago(rows, job, 55)  # long after the newer's 5 + 1 + 5 s, and its sweep's 5 + 0.5
     swept(rows)
     assert [rows.status(job), rows.status(following)] == ["started", "pending"]
