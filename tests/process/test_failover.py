@@ -3,10 +3,10 @@
 FAULTS 32. DATABASE_URL names both hosts; the journal of the handlers is outside the database.
 """
 
-from collections.abc import re
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
-import Iterator
 import pytest
 
 from tests.support import journal
