@@ -30,6 +30,7 @@ class Sweeper:
         """Safe because deadlines are enforced by killing: past its queue's largest timeout, a row has no process."""
         [(now, names)] = await self._session.execute("sessions")
         self._children.note_timeouts(Sessions.read(now, names).timeouts)
+        await self._session.execute("end_pauses")
         served = self._children.all
         limits = [
             float(max(child.worker.job_timeout, child.slot.parent.timeout) + self._limits.sweep_margin)
@@ -38,7 +39,6 @@ class Sweeper:
         rows = await self._session.execute(
             "sweep", queues=[child.queue for child in served], limits=limits, status=status.interrupted()
         )
-        await self._session.execute("end_pauses")
         self._header.sweeps += 1
         self._header.swept += len(rows)
         for id, queue, name in rows:

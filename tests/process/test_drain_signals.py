@@ -89,7 +89,8 @@ def test_a_signal_to_every_process_is_one_graceful_drain(
     job = rows.insert("sleeps", "sleeps.Sleep", {"seconds": 0.4})
     eventually(lambda: rows.status(job) == "started")
     for process in [sup.parent, *sup.parent.descendants][::order]:
-        process.signal(signo)
+        with suppress(ProcessLookupError):  # an idle one may have ended by the parent's word
+            process.signal(signo)
     assert sup.wait() == 0
     assert rows.status(job) == "ok"
     assert sup.log().count("draining") == 1
