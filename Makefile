@@ -6,7 +6,7 @@ PACELINE := $(BIN)/paceline
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install run status psql test test-fast test-deploy check format lock bench
+.PHONY: help install run status psql test test-fast test-deploy check format lock bench bench-plot
 .PHONY: chaos chaos-run chaos-model chaos-full clean
 
 help: ## what there is to type
@@ -63,8 +63,12 @@ lock: install ## the newest dependencies, with hashes: of the image, of `make in
 	$(COMPILE) --extra deploy pyproject.toml -c deploy/requirements-dev.lock \
 	  -o deploy/requirements-deploy.lock
 
-bench: install ## jobs per second against a bare psycopg loop, in the same run
-	$(BIN)/python -m tests.bench
+bench: install ## speed and size, against floors measured in the same run; ONLY=wake,idle for a part, FULL=1 for all
+	$(BIN)/python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(if $(FULL),--full)
+
+bench-plot: install ## pictures of what `make bench` has measured
+	$(PIP) --editable '.[bench]'
+	$(BIN)/python -m tests.bench.plot
 
 SECONDS ?= 60
 SEED ?= 1

@@ -1,93 +1,73 @@
-"""`make bench`: jobs per second of one queue, against a bare psycopg loop that does the same durable commits.
+"""`make bench`: prints one table, and writes it as JSON. See `python -m tests.bench --help`."""
 
-Both drain the same rows on the same server, in turn, several times; the ratio of each pair is what counts.
-DATABASE_URL names another server (its table jobs is emptied); else a durable one is made and removed.
-"""
-
-import os
-import statistics
-import subprocess
-import sys
-import tempfile
-import time
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import psycopg
+from tests.bench import sizes
+from tests.bench.drains import drain_1, drain_40, history, horizon
+from tests.bench.idles import idle, memory
+from tests.bench.lives import boot, hand_over
+from tests.bench.place import Place, place
+from tests.bench.profile import profile
+from tests.bench.table import HEAD, Report, Row
+from tests.bench.wakes import enqueue, wake
 
-from supervisor import embedded
-from supervisor.db import connect
-from supervisor.migrate import migrate
-from supervisor.sql import statement
-
-JOBS = 3_000
-ROUNDS = 5
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def fill(connection: psycopg.Connection) -> list[int]:
-    connection.execute("TRUNCATE jobs")
-    connection.execute(
-        "INSERT INTO jobs (queue, name) SELECT 'bench', 'bench.Nothing' FROM generate_series(1, %s)", [JOBS]
-    )
-    return [id for (id,) in connection.execute("SELECT id FROM jobs ORDER BY id")]
-
-
-def floor(connection: psycopg.Connection) -> float:
-    """Jobs per second of the least that a queue can do: one durable commit that ends a job and claims the next."""
-    ids = fill(connection)
-    began = time.perf_counter()
-    previous = 0
-    for id in ids:
-        parameters = {"id": previous, "status": "ok", "next": id}
-        connection.execute(statement("finalize_and_claim"), parameters).fetchone()
-        previous = id
-    return JOBS / (time.perf_counter() - began)
-
-
-def paceline(connection: psycopg.Connection, url: str, log: Path) -> tuple[float, float]:
-    """Jobs per second of `paceline run --burst`, by its rows' own times; and transactions per job."""
-    fill(connection)
-    before = transactions(connection)
-    environment = os.environ | {
-        "DATABASE_URL": url,
-        "PACELINE_REGISTRY": "tests.bench.registry",
-        "PYTHONPATH": str(ROOT),
-    }
-    with log.open("w") as errors:
-        command = [sys.executable, "-m", "supervisor", "run", "--burst"]
-        subprocess.run(command, env=environment, stderr=errors, cwd=ROOT, check=True)
-    [(done, seconds)] = connection.execute(
-        "SELECT count(*), extract(epoch FROM max(finished_at) - min(started_at))::float8 FROM jobs WHERE status = 'ok'"
-    ).fetchall()
-    if done != JOBS:
-        raise SystemExit(f"only {done} of {JOBS} jobs ended ok: see {log}")
-    time.sleep(1.1)  # the server's statistics are up to a second late
-    return JOBS / seconds, (transactions(connection) - before) / JOBS
-
-
-def transactions(connection: psycopg.Connection) -> int:
-    [(count,)] = connection.execute(
-        "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
-    ).fetchall()
-    return int(count)
+Scenario = Callable[[Place, dict[str, Any]], Iterator[Row]]
+SCENARIOS: dict[str, Scenario] = {
+    "drain-1": drain_1,
+    "profile": profile,
+    "drain-40": drain_40,
+    "wake": wake,
+    "enqueue": enqueue,
+    "idle": idle,
+    "memory": memory,
+    "horizon": horizon,
+    "history": history,
+    "boot": boot,
+    "hand-over": hand_over,
+}
 
 
 def main() -> None:
-    home = Path(tempfile.mkdtemp(prefix="paceline-bench-", dir="/tmp"))
-    if os.geteuid() == 0:
-        home.chmod(0o711)
-    url = os.environ.get("DATABASE_URL") or embedded.start(home, delete=True)
-    migrate(url, dedupe=frozenset())
-    print(f"drain-1: {JOBS} jobs that do nothing, one queue, {ROUNDS} pairs")
-    print("  floor jobs/s   paceline jobs/s   ratio   transactions per job")
-    ratios = []
-    with connect(url, "bench") as connection:
-        for _ in range(ROUNDS):
-            bare = floor(connection)
-            ours, commits = paceline(connection, url, home / "paceline.log")
-            ratios.append(ours / bare)
-            print(f"  {bare:12.0f}   {ours:15.0f}   {ours / bare:5.2f}   {commits:20.2f}")
-    print(f"median ratio {statistics.median(ratios):.2f} (least {min(ratios):.2f}, most {max(ratios):.2f})")
+    arguments = parse()
+    chosen = arguments.sizes
+    if arguments.history:
+        chosen = replace(chosen, history=arguments.history)
+    with place(chosen) as where:
+        report = Report(where.facts())
+        print(HEAD, flush=True)
+        for name in arguments.only or SCENARIOS:
+            for found in SCENARIOS[name](where, report.series):
+                report.add(found)
+            report.write(arguments.json)  # after each, so that a run that is cut short has told something
+    print("\nserver and machine: " + ", ".join(f"{name} {value}" for name, value in report.facts.items()))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description="Measure against floors, on a durable server of its own, or on DATABASE_URL's in new databases.",
+    )
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--full", dest="sizes", action="store_const", const=sizes.FULL, default=sizes.DEFAULT)
+    size.add_argument("--tiny", dest="sizes", action="store_const", const=sizes.TINY, help="to try the harness")
+    parser.add_argument("--only", type=_names, metavar="NAME,NAME", help=f"of {', '.join(SCENARIOS)}")
+    parser.add_argument("--history", type=_numbers, metavar="ROWS,ROWS", help="finished rows, each against none")
+    parser.add_argument("--json", type=Path, default=Path("bench.json"), metavar="FILE")
+    return parser.parse_args()
+
+
+def _names(text: str) -> list[str]:
+    if unknown := [name for name in text.split(",") if name not in SCENARIOS]:
+        raise argparse.ArgumentTypeError(f"no scenario {unknown[0]!r}: there are {', '.join(SCENARIOS)}")
+    return text.split(",")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part.replace("_", "")) for part in text.split(","))
 
 
 main()
