@@ -9,7 +9,6 @@ import sys
 import traceback
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from pathlib import Path
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)  # by the parent
 _PR_SET_PDEATHSIG = 1
@@ -52,8 +51,10 @@ class Forker:
             # goodbye on its database connections.
             for fd in _descriptors():
                 if fd not in self._inherited and fd not in keep:
-                    with suppress(OSError):
+                    try:
                         os.close(fd)
+                    except OSError:
+                        continue
             os.setsid()
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:  # it died before the line above
@@ -81,4 +82,4 @@ def unblock() -> None:
 
 
 def _descriptors() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    return [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208 - Path's code is 0.2 MB of copied pages
