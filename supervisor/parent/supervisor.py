@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from supervisor import sql
+from supervisor.args import prepare_decoders
 from supervisor.config import Registry, Settings, database_name
 from supervisor.errors import PacelineError
 from supervisor.log import log
@@ -127,6 +128,8 @@ class Supervisor:
             await asyncio.wait(tasks)
 
     async def _work(self, version: str) -> int:
+        # What every child would do first is done once before, in memory that they share.
+        prepare_decoders(handler for worker in self.registry.workers for handler in worker.handlers.values())
         gc.collect()
         gc.freeze()  # so that no collection in a child writes to pages that it shares with its siblings
         concerns: list[Callable[[], Awaitable[None]]] = [
