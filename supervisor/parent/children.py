@@ -160,12 +160,23 @@ class Children:
         self._helpers.report(text, queue=child.queue, job=name, id=str(job) if job else "")
 
     def _start_due(self, now: float) -> None:
-        for child in self.all:
-            if child.phase is Phase.BACKOFF and child.starts_at <= now:
-                self._start(child)
+        due = [child for child in self.all if child.phase is Phase.BACKOFF and child.starts_at <= now]
+        # In three rounds: a page that is written between two forks stays behind as the first one's alone.
+        starts = [(child, *socket.socketpair()) for child in due]
+        pids = [self._fork(child, its) for child, _, its in starts]
+        for (child, ours, its), pid in zip(starts, pids, strict=True):
+            its.close()
+            if isinstance(pid, OSError):
+                ours.close()
+                child.starts_at = boottime() + 1.0
+                self._helpers.report(f"queue {child.queue}: fork failed: {pid}", pid, queue=child.queue)
+                continue
+            ours.setblocking(False)
+            child.started(pid, ours)
+            asyncio.get_running_loop().add_reader(ours, self._poked, ours)
 
-    def _start(self, child: ChildProcess) -> None:
-        ours, its = socket.socketpair()
+    def _fork(self, child: ChildProcess, its: socket.socket) -> int | OSError:
+        """The new process's pid, or why there is none."""
         child.about_to_start()
         given = Given(
             worker=child.worker,
@@ -178,17 +189,9 @@ class Children:
             socket=its,
         )
         try:
-            pid = self._forker.fork(lambda: main(given), keep=(its.fileno(),))
+            return self._forker.fork(lambda: main(given), keep=(its.fileno(),))
         except OSError as error:
-            ours.close()
-            child.starts_at = boottime() + 1.0
-            self._helpers.report(f"queue {child.queue}: fork failed: {error}", error, queue=child.queue)
-            return
-        finally:
-            its.close()
-        ours.setblocking(False)
-        child.started(pid, ours)
-        asyncio.get_running_loop().add_reader(ours, self._poked, ours)
+            return error
 
     def _poked(self, end: socket.socket) -> None:
         """A child asks for a look, or has closed its end."""
