@@ -1,4 +1,4 @@
-"""What children share with their parent: memory that a first job would else copy."""
+"""What children share with their parent: memory that a first job would otherwise copy."""
 
 from pathlib import Path
 
