@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import sys
 import tempfile
 import time
@@ -134,7 +135,7 @@ class Place:
         }
 
     def _fdatasync(self) -> float:
-        """Seconds of one write of 8 kB and its fdatasync, where the server's files are if it is our own."""
+        """Seconds of one write of 8 kB and its fdatasync, on the file system of the server's files if it is our own."""
         descriptor = os.open(self.home / "probe", os.O_RDWR | os.O_CREAT)
         try:
             os.pwrite(descriptor, bytes(8192), 0)
@@ -155,11 +156,14 @@ class Place:
 @contextmanager
 def place(sizes: Sizes) -> Iterator[Place]:
     """On DATABASE_URL's server, in databases of our own; else on one that is made, durable, and removed."""
-    home = Path(tempfile.mkdtemp(prefix="paceline-bench-", dir="/tmp"))
+    home = Path(tempfile.mkdtemp(prefix="paceline-bench-", dir="/tmp"))  # stays if the run fails: the logs are there
+    yield Place(sizes, home, os.environ.get("DATABASE_URL") or _server())
+    shutil.rmtree(home)
+
+
+def _server() -> str:
+    home = Path(tempfile.mkdtemp(prefix="paceline-bench-server-", dir="/tmp"))
     if os.geteuid() == 0:
         home.chmod(0o711)
-    server = home / "server"
-    server.mkdir()
-    # Removed with its last user, which is this process.
-    cluster = os.environ.get("DATABASE_URL") or embedded.start(server, delete=True, settings={"max_connections": "200"})
-    yield Place(sizes, home, cluster)
+    # Stopped and removed with its last user, which is this process.
+    return embedded.start(home, delete=True, settings={"max_connections": "200"})
