@@ -6,6 +6,10 @@ import setproctitle as _setproctitle
 
 from supervisor.worker import boottime
 
+# At its first use it looks for the place of the title by that of the environment's first variable: let that be now,
+# before a registry or the sandbox changes the variable, which moves it.
+_setproctitle.getproctitle()
+
 
 def set_title(text: str) -> None:
     """Name this process `paceline: TEXT`. About a microsecond."""

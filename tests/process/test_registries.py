@@ -7,7 +7,8 @@ import pytest
 
 from tests.process.test_commands import NOWHERE, refused
 from tests.support.preloaded import Preloaded
-from tests.support.supervised import Paceline
+from tests.support.supervised import Paceline, RunSupervisor
+from tests.support.wait import eventually
 
 GOOD = """
 import os, threading, time
@@ -120,3 +121,19 @@ def test_a_registry_on_the_pythonpath_is_taken(run_paceline: Paceline, database:
     done = run_paceline("run", "--burst", registry=module(tmp_path, GOOD), url=database, env=env)
     assert done.returncode == 0, done.stderr
     assert "ready, 1 queue," in done.stderr
+
+
+@pytest.mark.slow
+def test_a_registry_that_changes_the_environment_takes_no_process_its_title(
+    run_supervisor: RunSupervisor, tmp_path: Path
+) -> None:
+    """FAULTS 44: setproctitle finds the title's place by that of the first variable, unless that has been changed."""
+    lines = [
+        "import os",
+        "first = next(iter(os.environ))",
+        "os.environ[first] += 'x' * 100",
+        "from tests.support.queues import registry, schedule",
+    ]
+    (tmp_path / "changes.py").write_text("\n".join(lines))
+    sup = run_supervisor("quick", registry="changes", env={"PYTHONPATH": str(tmp_path)})
+    eventually(lambda: sup.titles() == ["paceline: parent 1 queue", "paceline: quick idle"])
