@@ -10,6 +10,7 @@ import os
 import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ class Answer:
         return _NO_TIME_GIVEN
 
 
-class Client:
+class Client(ABC):
     """One vendor's API. Its address, token and longest call are APOLLO_URL, APOLLO_TOKEN and APOLLO_TIMEOUT (seconds).
 
     Made in the parent, as data; each process opens a connection of its own on first use.
@@ -113,9 +114,9 @@ class Client:
         self._pool: urllib3.HTTPConnectionPool | None = None
         self._pid = 0
 
+    @abstractmethod
     def headers(self) -> dict[str, str]:
         """What each request carries, the token too."""
-        raise NotImplementedError
 
     def refusal(self, answer: Answer) -> Exception | None:
         """What a handler gets to see of an answer that the call did not expect; None where it is a good one."""

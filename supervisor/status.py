@@ -81,7 +81,8 @@ def of_answer(answer: object) -> str:
 def of_error(error: BaseException) -> str:
     """`err: ` and the exception's message, or its type's name where the message is empty or fails."""
     try:
-        message = str(error)
+        # Of the database's errors the first line: the rest repeats the row.
+        message = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
     except Exception:  # noqa: BLE001 - a handler's exception may fail to print itself
         message = ""
     return err(message if message.strip() else type(error).__name__)

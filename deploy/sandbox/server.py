@@ -6,6 +6,7 @@ It refuses what the vendor refuses, and can be told to answer badly. What a vend
 import json
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -61,7 +62,7 @@ class Refused(Exception):
 Answers = Callable[..., Reply]  # (the vendor, the request, the groups of the pattern)
 
 
-class Vendor:
+class Vendor(ABC):
     """A stand-in. Subclasses have a name, routes, authorise() and refusal(); tests hold one and tell it what to do."""
 
     name: ClassVar[str]
@@ -75,13 +76,13 @@ class Vendor:
 
     # What a subclass says
 
+    @abstractmethod
     def authorise(self, request: Request) -> None:
         """Raise Refused where a header is missing or the token is another one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refusal(self, status: int, retry_after: float) -> Reply:
         """The vendor's own answer of that status: its headers, its body."""
-        raise NotImplementedError
 
     # What a test says
 

@@ -3,6 +3,7 @@
 import random
 
 import psycopg
+import pytest
 
 from supervisor.status import (
     OUTCOME_SQL,
@@ -11,11 +12,13 @@ from supervisor.status import (
     fail,
     interrupted,
     of_answer,
+    of_error,
     outcome,
     skip,
     storable,
     timed_out,
 )
+from tests.support.rows import Sql
 
 WORDS = ("fail", "skip", "err", "FAIL", "error", "failed", "ok")
 TAILS = ("", ":", ": x", ":x", " : x", "\n: x", ":\nx", ": a: b", "\u00a0: x", "ure: x")
@@ -85,3 +88,11 @@ def test_python_and_sql_read_the_same_outcome_of_random_texts(empty_database: st
     read = in_sql(empty_database, texts)
     assert [(text, sql) for text, sql in zip(texts, read, strict=True) if sql != outcome(text)] == []
     assert set(read) == set(OUTCOMES)
+
+
+def test_an_error_of_the_database_is_told_without_the_row_that_it_repeats(sql: Sql) -> None:
+    with pytest.raises(psycopg.Error, match="Failing row contains") as raised:
+        sql("INSERT INTO jobs (queue, name) VALUES (NULL, 'planted')")
+    assert of_error(raised.value) == (
+        'err: null value in column "queue" of relation "jobs" violates not-null constraint'
+    )
