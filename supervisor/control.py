@@ -5,7 +5,7 @@ A payload takes 8,000 bytes, so an answer may come in parts. This is the asker's
 
 import secrets
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import psycopg
@@ -22,7 +22,7 @@ _PATIENCE = 0.05  # seconds of one wait
 class Question(msgspec.Struct, frozen=True):
     """What an operator wants of every parent. `do`: status, pause, resume, restart, end."""
 
-    channel: str  # for the answers
+    channel: Annotated[str, msgspec.Meta(pattern="^paceline_[0-9a-f]{16}$")]  # for the answers
     do: str
     queue: str = ""
     id: int = 0

@@ -206,6 +206,18 @@ def test_release_lets_the_queue_go_on_without_the_wait_for_a_dead_hosts_deadline
     assert "nothing is left to release" in refused(run_paceline, "release", "sleeps", "--yes")
 
 
+@pytest.mark.slow
+def test_a_question_that_is_none_is_told_and_stops_nothing(
+    run_supervisor: RunSupervisor, run_paceline: Paceline, rows: Rows
+) -> None:
+    sup = run_supervisor("quick")
+    for text in ("hello?", '{"channel": "", "do": "status"}', '{"channel": "jobs", "do": "status"}', '{"do": 1}'):
+        rows.execute("SELECT pg_notify('jobs_control', %s)", f"ask {text}")
+    eventually(lambda: sup.log().count("WARNING control: not a question") == 4)
+    assert ok(run_paceline, "restart", "quick").endswith(": restarts\n")
+    assert "ERROR" not in sup.log()
+
+
 # --- retry by outcome
 
 
