@@ -35,7 +35,7 @@ class Limits:
     spell: float = 60  # a life this long is healthy, and resets the backoff
     drain_idle: float = 1  # into a drain for a child that shows no job
     second_signal: float = 1  # after the first, "now"
-    batch: int = 200  # ids in one fetch
+    batch: int = 500  # ids in one fetch
     fresh: float = 1  # seconds for which a fetched batch is worked before the order is looked at anew
 
 

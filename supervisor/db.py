@@ -3,20 +3,17 @@
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
-from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
 
 from supervisor.errors import UsageError, UsedBeforeFork
 from supervisor.sql import statement
-
-T = TypeVar("T")
 
 # What libpq is told: a vanished server is noticed within about 30 s. A value in the user's URL wins.
 _LIBPQ = {
@@ -56,31 +53,9 @@ def engine_conninfo(url: str, name: str) -> str:
     )
 
 
-class EngineConnection(psycopg.Connection[TupleRow]):
-    """Calls `meanwhile` once, while the server works on the next statement."""
-
-    meanwhile: Callable[[], object] | None = None
-
-    def wait(self, gen: PQGen[T], *interval: Any, **named: Any) -> T:
-        work, self.meanwhile = self.meanwhile, None
-        return super().wait(_with(work, gen) if work else gen, *interval, **named)
-
-
-def _with(work: Callable[[], object], gen: PQGen[T]) -> PQGen[T]:
-    """What `gen` does, with `work` after its first step, which sends the statement."""
-    try:
-        state = next(gen)
-        work()
-        while True:
-            state = gen.send((yield state))
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-
-
-def connect(url: str, name: str) -> EngineConnection:
+def connect(url: str, name: str) -> psycopg.Connection[TupleRow]:
     """A synchronous engine session, each statement its own transaction. Raises psycopg.Error."""
-    connection = EngineConnection.connect(engine_conninfo(url, name), autocommit=True, prepare_threshold=0)
+    connection = psycopg.Connection.connect(engine_conninfo(url, name), autocommit=True, prepare_threshold=0)
     connection.execute(statement("session"), prepare=False)  # once in its life
     return connection
 

@@ -27,8 +27,12 @@ _json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 def _as_text(stamp: str, level: str, message: str, fields: Mapping[str, object], stack: str) -> str:
     """A record is one line; a stack's lines, which a handler may log, are indented."""
-    lines = [f"{stamp} {level} {message}", *(f"  {line}" for line in stack.splitlines())]
-    return "\n".join(_CONTROL.sub(lambda control: json.dumps(control[0])[1:-1], line) for line in lines)
+    line = _CONTROL.sub(_escaped, f"{stamp} {level} {message}")
+    return "\n".join([line, *(f"  {_CONTROL.sub(_escaped, line)}" for line in stack.splitlines())]) if stack else line
+
+
+def _escaped(control: re.Match[str]) -> str:
+    return json.dumps(control[0])[1:-1]
 
 
 def _as_json(stamp: str, level: str, message: str, fields: Mapping[str, object], stack: str) -> str:
@@ -132,11 +136,9 @@ def start(format: Format) -> None:
 
 
 def _shown(key: str, value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.2f}s"
-    if isinstance(value, str) and (key == "status" or not _BARE.fullmatch(value)):
-        return _json(value)
-    return str(value)
+    if isinstance(value, str):
+        return _json(value) if key == "status" or not _BARE.fullmatch(value) else value
+    return f"{value:.2f}s" if isinstance(value, float) else str(value)
 
 
 def fields(pairs: Mapping[str, object], *, level: int = logging.INFO) -> None:

@@ -146,7 +146,8 @@ _HEADER_BYTES = -(-ctypes.sizeof(Header) // _PAGE) * _PAGE
 
 def cut(text: str, size: int) -> bytes:
     """`text` in UTF-8, at most size - 1 bytes, no half character."""
-    return text.encode("utf-8", "replace")[: size - 1].decode("utf-8", "ignore").encode()
+    data = text.encode("utf-8", "replace")
+    return data if len(data) < size else data[: size - 1].decode("utf-8", "ignore").encode()
 
 
 class ChildSlot:
@@ -154,8 +155,10 @@ class ChildSlot:
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
-        self.part: ChildPart = slot.child
-        self.part.sequence += self.part.sequence % 2  # its last writer may have died within a write
+        part = self.part = slot.child
+        part.sequence += part.sequence % 2  # its last writer may have died within a write
+        self._outcomes, self._latency, self._duration = part.outcomes, part.latency, part.duration
+        self._status = ""
 
     # Each write is between two steps of the sequence. Not by a context manager, which takes as long as the write.
 
@@ -181,6 +184,7 @@ class ChildSlot:
     def end(self, status: str) -> None:
         """The handler has ended; `status` is about to be recorded."""
         part = self.part
+        self._status = status
         part.sequence += 1
         part.result = cut(status, 8192)
         part.ended = 1
@@ -189,17 +193,16 @@ class ChildSlot:
 
     def count(self, outcome: str, latency: float, duration: float) -> None:
         """For the metrics: how the running job has ended, and how many seconds it took."""
-        part = self.part
-        part.outcomes[OUTCOMES.index(outcome)] += 1
-        part.latency.add(latency)
-        part.duration.add(duration)
+        self._outcomes[OUTCOMES.index(outcome)] += 1
+        self._latency.add(latency)
+        self._duration.add(duration)
 
     def recorded(self, now: float) -> None:
         """The row of the running job is final; the loop turns."""
         part = self.part
         part.sequence += 1
         part.doing, part.turned, part.due = Doing.IDLE, now, now
-        part.last = cut(self.part.result.decode("utf-8", "replace"), 256)
+        part.last = cut(self._status, 256)
         part.running = part.ended = 0
         part.finished += 1
         part.sequence += 1

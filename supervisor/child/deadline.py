@@ -45,6 +45,10 @@ class _TimerSpec(ctypes.Structure):  # itimerspec: interval, then value
     )
 
 
+_settime = _libc.timer_settime  # to look a function up takes as long as to call it
+_NEVER = ctypes.byref(_TimerSpec(0, 0, 0, 0))
+
+
 class _Timer:
     """Sends `signo` to this process at a moment on CLOCK_BOOTTIME."""
 
@@ -54,11 +58,16 @@ class _Timer:
         if _libc.timer_create(time.CLOCK_BOOTTIME, ctypes.byref(event), ctypes.byref(self._id)):
             raise OSError(ctypes.get_errno(), "timer_create")
         self._spec = _TimerSpec(0, 0, 0, 0)
+        self._at = ctypes.byref(self._spec)
 
-    def set(self, moment: float) -> None:
-        """At `moment`, or at once where it has passed; 0 disarms."""
+    def arm(self, moment: float) -> None:
+        """At `moment`, or at once where it has passed."""
         self._spec.seconds, self._spec.nanoseconds = int(moment), int(moment % 1 * 1e9)
-        if _libc.timer_settime(self._id, _TIMER_ABSTIME, ctypes.byref(self._spec), None):
+        if _settime(self._id, _TIMER_ABSTIME, self._at, None):
+            raise OSError(ctypes.get_errno(), "timer_settime")
+
+    def disarm(self) -> None:
+        if _settime(self._id, _TIMER_ABSTIME, _NEVER, None):
             raise OSError(ctypes.get_errno(), "timer_settime")
 
 
@@ -84,14 +93,14 @@ class Deadline:
     def arm(self, deadline: float) -> None:
         self.fired = False
         self._due = deadline
-        self._kill.set(deadline + self.grace)
-        self._stack.set(deadline + self.grace - _STACK_BEFORE_KILL)
-        self._timeout.set(deadline)
+        self._kill.arm(deadline + self.grace)
+        self._stack.arm(deadline + self.grace - _STACK_BEFORE_KILL)
+        self._timeout.arm(deadline)
 
     def disarm(self) -> None:
-        self._timeout.set(0)
-        self._stack.set(0)
-        self._kill.set(0)
+        self._timeout.disarm()
+        self._stack.disarm()
+        self._kill.disarm()
 
     def on_alarm(self, signo: int, frame: FrameType | None) -> None:
         """The handler of SIGALRM: raises once, while the job's handler runs; not for an alarm of the handler's own."""

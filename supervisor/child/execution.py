@@ -8,8 +8,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from supervisor import status
 from supervisor.args import decoder_for
@@ -22,8 +21,7 @@ _LONGEST_REST = 365 * 86_400.0  # seconds: "for ever"
 _BROKEN_THROTTLE = 60.0  # seconds: a throttle that raises must not become no throttle
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """A row that this process has claimed and must end."""
 
     job: Job
@@ -32,21 +30,22 @@ class Claimed:
     deadline: float  # on boottime()
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     status: str  # storable
     error: BaseException | None
     elapsed: float  # seconds that the handler took
     timed_out: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(NamedTuple):
     """What follows a job: seconds without a claim, and why."""
 
     seconds: float
     reason: str = ""
     paused: bool = False
+
+
+NO_REST = Rest(0.0)
 
 
 class Execution:
@@ -55,7 +54,7 @@ class Execution:
     def __init__(self, worker: Worker, deadline: Deadline) -> None:
         self.worker, self.deadline = worker, deadline
         self._pid = os.getpid()
-        self._decoders: dict[str, Callable[[str], Any]] = {}
+        self._decoders: dict[str, Callable[[str], Any]] = {}  # by job name, those that were needed
 
     def dispatch(self, claimed: Claimed) -> Result:
         """Run the handler under its deadline. Never raises: every way out of a handler is a Result."""
@@ -86,9 +85,7 @@ class Execution:
         if decode is None:
             decode = self._decoders[claimed.job.name] = decoder_for(handler)
         answer = handler(Context(claimed.job, claimed.deadline), decode(claimed.args))
-        if inspect.iscoroutine(answer):
-            return asyncio.run(answer)
-        return answer
+        return asyncio.run(answer) if inspect.iscoroutine(answer) else answer
 
     def _result(self, answer: object, error: BaseException | None, elapsed: float) -> Result:
         if self.deadline.fired:
@@ -97,7 +94,7 @@ class Execution:
         if error is not None:
             return Result(status.storable(status.of_error(error)), error, elapsed)
         text = status.of_answer(answer)
-        if status.outcome(text) == "err":
+        if text is not answer:  # which is no status of a handler's
             error = ValueError(text.removeprefix("err: "))
         return Result(status.storable(text), error, elapsed)
 
@@ -109,7 +106,7 @@ def rest_after(throttle: Throttle | None, text: str, error: BaseException | None
     if isinstance(error, RateLimited):
         return Rest(_bounded(error.retry_after), "rate limited")
     if throttle is None:
-        return Rest(0.0)
+        return NO_REST
     try:
         return Rest(_bounded(throttle(text, error, elapsed)), "throttle")
     except Exception as broken:  # noqa: BLE001 - the edge: a throttle is the user's code

@@ -85,9 +85,6 @@ class Child:
     def stopping(self) -> bool:
         return self.process.stop or self.wear.out
 
-    def before_handler(self) -> None:
-        self.process.before_handler()
-
     def after_handler(self) -> None:
         self.process.after_handler()
         self.wear.job_done()
@@ -184,9 +181,9 @@ class Child:
 
     def keep_the_rate(self) -> None:
         """Rest what is left of the last job's rest, whichever process ran it: a deploy must not break the rate."""
-        row = self.session.execute("last_finished", queue=self.queue).fetchone()
-        if row is not None and self.worker.throttle is not None:
-            status, ago, elapsed = row
+        rows = self.session.execute("last_finished", queue=self.queue)
+        if rows and self.worker.throttle is not None:
+            [(status, ago, elapsed)] = rows
             owed = rest_after(self.worker.throttle, status, None, elapsed)
             until = boottime() + owed.seconds - ago
             if until > self.slot.part.until:  # else the slot knows more: a pause, or what a vendor asked for

@@ -18,7 +18,7 @@ from psycopg.rows import TupleRow
 from supervisor import log, report
 from supervisor import status as statuses
 from supervisor.child.deadline import Deadline, NoDeadline
-from supervisor.child.execution import Claimed, Execution, Rest, Result, rest_after
+from supervisor.child.execution import NO_REST, Claimed, Execution, Rest, Result, rest_after
 from supervisor.child.session import Session
 from supervisor.child.traces import Traces
 from supervisor.config import Limits
@@ -46,8 +46,6 @@ class Hooks(Protocol):
     def stopping(self) -> bool:
         """No further claim may be sent."""
 
-    def before_handler(self) -> None: ...
-
     def after_handler(self) -> None:
         """A handler has run: it may have changed anything in this process."""
 
@@ -57,8 +55,6 @@ class NoHooks:
 
     def stopping(self) -> bool:
         return False
-
-    def before_handler(self) -> None: ...
 
     def after_handler(self) -> None: ...
 
@@ -128,33 +124,28 @@ class Poller:
 
     def fetch(self) -> list[int]:
         """The ids of the oldest pending rows, in order; none while an operator's pause lasts, see `pause`."""
-        rows = self.session.execute("fetch", queue=self.worker.queue, limit=self.limits.batch).fetchall()
+        fetched = self.session.execute("fetch", queue=self.worker.queue, limit=self.limits.batch)
         refuse_read_only(self.session.connection)
-        self.pause = None
-        if rows and rows[0][0] == 0:
-            _, seconds, whose = rows[0]
-            self.pause = Pause(math.inf if seconds is None else boottime() + seconds, whose)
-            return []
-        return [row[0] for row in rows]
+        [(ids, seconds, whose)] = fetched
+        self.pause = Pause(math.inf if seconds is None else boottime() + seconds, whose) if whose else None
+        return [int(id) for id in ids.split()]
 
     def claim(self, id: int) -> Claimed | None:
         """Make the row this process's own; None where it is no longer pending."""
         self.slot.mean_to_claim(id)
         sent = boottime()
-        row = self.session.execute("claim", id=id).fetchone()
-        return self._claimed(row, sent)
+        return self._claimed(self.session.execute("claim", id=id), sent)
 
     def resume(self, id: int) -> Claimed | None:
         """Date a claim anew: one that took long, or whose handler never began; None where the row has ended."""
         sent = boottime()
-        row = self.session.execute("resume", id=id).fetchone()
-        return self._claimed(row, sent)
+        return self._claimed(self.session.execute("resume", id=id), sent)
 
-    def _claimed(self, row: TupleRow | None, sent: float) -> Claimed | None:
-        if row is None:
+    def _claimed(self, rows: list[TupleRow], sent: float) -> Claimed | None:
+        if not rows:
             self.slot.mean_to_claim(0)
             return None
-        id, name, args, callsite, created_at, latency = row
+        [(id, name, args, callsite, created_at, latency)] = rows
         if boottime() - sent > _REDATE:
             try:
                 return self.resume(id)
@@ -177,16 +168,15 @@ class Poller:
         job = claimed.job
         self.slot.begin(job.id, job.name, claimed.deadline - self.worker.job_timeout, claimed.deadline)
         set_title(f"{job.queue} {job.name} id={job.id}")
-        self.hooks.before_handler()
         result = self.execution.dispatch(claimed)
-        # A vendor's refusal is noted before the end, so that no death can lose it; the throttle, which is the
-        # user's code and may be that death, is asked after.
-        rest = rest_after(None, result.status, result.error, result.elapsed)
-        self._note(rest)
+        rest = NO_REST
+        if result.error is not None:
+            # A vendor's refusal is noted before the end, so that no death can lose it; the throttle, which is the
+            # user's code and may be that death, is asked after.
+            rest = self._noted(rest_after(None, result.status, result.error, result.elapsed))
         self.slot.end(result.status)
-        if not rest.seconds:
-            rest = rest_after(self.worker.throttle, result.status, result.error, result.elapsed)
-            self._note(rest)
+        if self.worker.throttle is not None and not rest.seconds:
+            rest = self._noted(rest_after(self.worker.throttle, result.status, result.error, result.elapsed))
         self.hooks.after_handler()
         self.timed_out = self.timed_out or result.timed_out
         if result.error is not None:
@@ -195,9 +185,10 @@ class Poller:
             self._rate_limited = False
         return result, rest
 
-    def _note(self, rest: Rest) -> None:
+    def _noted(self, rest: Rest) -> Rest:
         if rest.seconds > 0:
             self.slot.rest(boottime() + rest.seconds, rest.reason, paused=rest.paused)
+        return rest
 
     def _report(self, job: Job, result: Result) -> None:
         again = self._rate_limited and isinstance(result.error, RateLimited)
@@ -211,7 +202,8 @@ class Poller:
 
         A lost connection is tried again at once on a new one, which carries the finalize only: whether the
         claim that travelled with it was carried out is for the next holder of the lease to find. Everything
-        but a data error is tried until the database answers, one event for all.
+        but a data error is tried until the database answers, one event for all. With a claim, the log line is
+        written while the server commits.
         """
         status, told = result.status, ""
 
@@ -228,12 +220,11 @@ class Poller:
             sent = boottime()
             try:
                 if following:
-                    self.session.connection.meanwhile = tell  # while the server commits: it is a tenth of a job's time
-                    cursor = self.session.execute(
-                        "finalize_and_claim", id=claimed.job.id, status=status, next=following
+                    rows = self.session.execute(
+                        "finalize_and_claim", tell, id=claimed.job.id, status=status, next=following
                     )
                 else:
-                    cursor = self.session.execute("finalize", id=claimed.job.id, status=status)
+                    rows = self.session.execute("finalize", id=claimed.job.id, status=status)
                 break
             except psycopg.Error as error:
                 gone = self.session.lost(error)
@@ -249,11 +240,10 @@ class Poller:
                 following = 0
                 time.sleep(_RETRIES[min(tries, len(_RETRIES) - 1)])
         self.finalizing.over()
-        row = cursor.fetchone() if following else None
         self.slot.recorded(boottime())
         if told != status:
             tell()
-        return self._claimed(row, sent) if following else None
+        return self._claimed(rows, sent) if following else None
 
     def _log(self, claimed: Claimed, status: str, elapsed: float) -> None:
         job = claimed.job

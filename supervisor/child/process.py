@@ -8,13 +8,17 @@ import select
 import signal
 import socket
 import sys
-from _signal import getsignal  # type: ignore[import-not-found]  # signal's own makes enums: ten times the time
+from _signal import (  # type: ignore[import-not-found]  # signal's own make enums: ten times the time
+    getsignal,
+    pthread_sigmask,
+)
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
 from supervisor import log
 from supervisor.child.deadline import Deadline
-from supervisor.child.session import Session
+from supervisor.child.session import Session, identity
 
 _LONGEST_WAIT = 86_400.0  # seconds: poll() counts milliseconds in an int; whoever waits longer waits again
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -29,29 +33,31 @@ class Process:
         self._parent, self._deadline, self._session = parent, deadline, session
         # The C-level handler writes here, so that a signal that arrives just before the wait ends the wait.
         self._signalled, self._wakeup_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        guarded = (0, 1, 2, parent.fileno(), self._signalled, self._wakeup_fd, *log.descriptors())
-        self._inodes = {fd: inode_of(fd) for fd in guarded}
-        self._inodes_now: dict[int, int] = {}  # the same and the session's, while a handler runs
+        # What the next job needs, and what the next wait does: each is looked at just before it.
+        self._for_jobs = [identity(fd) for fd in (1, 2, *log.descriptors())]
+        self._for_waits = [identity(fd) for fd in (parent.fileno(), self._signalled, self._wakeup_fd)]
         self._mask: set[int] = set()  # what was blocked before a handler's fork
         self._streams = sys.stdout, sys.stderr
-        self._handlers = {**dict.fromkeys(_STOP_SIGNALS, self._record), signal.SIGALRM: deadline.on_alarm}
+        self._handlers: list[tuple[int, Callable[[int, FrameType | None], object]]] = [
+            *((signo, self._record) for signo in _STOP_SIGNALS),
+            (signal.SIGALRM, deadline.on_alarm),
+        ]
         parent.setblocking(False)
         os.register_at_fork(before=self._block, after_in_parent=self._unblock, after_in_child=self._give_up)
         self.stand()
 
     def stand(self) -> None:
-        """(Re)establish this process's signal handlers, mask and wake-up descriptor."""
-        for signo, handler in self._handlers.items():
+        """(Re)establish this process's signal handlers and mask."""
+        for signo, handler in self._handlers:
             if getsignal(signo) != handler:  # asking is ten times as quick as setting
                 signal.signal(signo, handler)
         self._deadline.stand()
-        signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
-        if signal.pthread_sigmask(signal.SIG_BLOCK, ()):
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if pthread_sigmask(signal.SIG_BLOCK, ()):
+            pthread_sigmask(signal.SIG_SETMASK, ())
 
     def _block(self) -> None:
         # A SIGTERM right after a handler's fork would be taken by _record, and be lost when that is taken away.
-        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._handlers)
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signo for signo, _ in self._handlers])
 
     def _unblock(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
@@ -65,21 +71,18 @@ class Process:
         """
         if self._handlers:
             signal.set_wakeup_fd(-1)
-        for signo, handler in self._handlers.items():
+            for fd, inode in (*self._for_waits, self._session.socket):
+                if inode and identity(fd) == (fd, inode):
+                    os.close(fd)
+        for signo, handler in self._handlers:
             if getsignal(signo) == handler:
                 signal.signal(signo, signal.SIG_DFL)
-        for fd, inode in self._inodes_now.items():
-            if fd > 2 and fd not in log.descriptors() and inode_of(fd) == inode:
-                os.close(fd)
         self._parent.detach()
-        self._handlers, self._inodes_now = {}, {}
+        self._handlers = []
         self._unblock()
 
     def _record(self, signo: int, frame: FrameType | None) -> None:
         self.stop = True
-
-    def before_handler(self) -> None:
-        self._inodes_now = {**self._inodes, self._session.fileno(): inode_of(self._session.fileno())}
 
     def after_handler(self) -> None:
         """Undo what a job's handler may have done to this process, or leave it.
@@ -88,13 +91,24 @@ class Process:
         written safely, so the replacement ends the row, from the slot.
         """
         sys.stdout, sys.stderr = self._streams
-        changed = any(inode_of(fd) != inode for fd, inode in self._inodes_now.items())
-        if changed or any(stream is not None and stream.closed for stream in self._streams):
-            os._exit(EXIT_DESCRIPTORS)
+        self._leave_unless(self._session.socket, *self._for_jobs)
+        for stream in self._streams:
+            if stream is not None and stream.closed:
+                os._exit(EXIT_DESCRIPTORS)
         self.stand()
+
+    def _before_wait(self) -> None:
+        self._leave_unless(*self._for_waits)
+        signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
+
+    def _leave_unless(self, *same: tuple[int, int]) -> None:
+        for fd, inode in same:
+            if identity(fd) != (fd, inode):
+                os._exit(EXIT_DESCRIPTORS)
 
     def empty_socket(self) -> bool:
         """Take the wakes that have arrived; whether there were any. Ends the process when the parent is gone."""
+        self._before_wait()
         woken = False
         with suppress(BlockingIOError):
             while True:
@@ -113,6 +127,7 @@ class Process:
 
         One wait with one deadline. The session of an idle child has nothing to say but that it is lost.
         """
+        self._before_wait()
         if self.stop:
             return False
         poll = select.poll()
@@ -126,11 +141,3 @@ class Process:
         if self._signalled in ready:
             os.read(self._signalled, 4096)
         return session in ready
-
-
-def inode_of(fd: int) -> int:
-    """The inode behind a descriptor, 0 where it is closed: tells whether a number still is the same file."""
-    try:
-        return os.fstat(fd).st_ino
-    except OSError:
-        return 0

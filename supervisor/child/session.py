@@ -1,15 +1,27 @@
 """The child's one engine connection. The lease is on it, and every claim goes through it."""
 
+import os
 import time
-from typing import Any
+from collections.abc import Callable
 
 import psycopg
 from psycopg.rows import TupleRow
 
 from supervisor import db, lease
-from supervisor.sql import statement
+from supervisor.child.statements import Statements
 
 _TAKE_BACK = 1.0  # seconds to wait for the server to end this process's own, lost session
+
+
+def identity(fd: int) -> tuple[int, int]:
+    """A descriptor and the inode behind it, 0 where it is closed: tells whether the number still is the same file."""
+    try:
+        return fd, os.fstat(fd).st_ino
+    except OSError:
+        return fd, 0
+
+
+_NO_SOCKET = identity(-1)
 
 
 class Session:
@@ -19,31 +31,38 @@ class Session:
         self.url, self.queue = url, queue
         self.name = db.session_name(queue, lease.shown_timeout(job_timeout), host)
         self.leased = False
-        self._connection: db.EngineConnection | None = None
+        self._statements: Statements | None = None  # on the connection
+        self.socket = _NO_SOCKET
 
     @property
-    def connection(self) -> db.EngineConnection:
+    def connection(self) -> psycopg.Connection[TupleRow]:
         """The connection, opened if need be. Raises psycopg.Error."""
-        if self._connection is None:
-            self._connection = db.connect(self.url, self.name)
-        return self._connection
+        return (self._statements or self._open()).connection
 
-    def execute(self, name: str, /, **params: Any) -> psycopg.Cursor[TupleRow]:
-        """Run sql/NAME.sql. Raises psycopg.Error."""
-        return self.connection.execute(statement(name), params)
+    def execute(
+        self, name: str, /, meanwhile: Callable[[], object] | None = None, **params: str | int
+    ) -> list[TupleRow]:
+        """The rows of sql/NAME.sql; `meanwhile` is called while the server works on it. Raises psycopg.Error."""
+        return (self._statements or self._open()).execute(name, params, meanwhile)
+
+    def _open(self) -> Statements:
+        self._statements = Statements(db.connect(self.url, self.name))
+        self.socket = identity(self.connection.fileno())
+        return self._statements
 
     def lost(self, error: BaseException) -> bool:
-        return db.lost(error, self._connection)
+        return db.lost(error, self._statements.connection if self._statements else None)
 
     def fileno(self) -> int:
         """The connection's descriptor; -1 while there is none."""
-        return self._connection.fileno() if self._connection is not None and not self._connection.closed else -1
+        return self.connection.fileno() if self._statements and not self.connection.closed else -1
 
     def drop(self) -> None:
         """Close the connection, and with it the lease."""
-        connection, self._connection, self.leased = self._connection, None, False
-        if connection is not None:
-            connection.close()
+        statements, self._statements = self._statements, None
+        self.leased, self.socket = False, _NO_SOCKET
+        if statements:
+            statements.connection.close()
 
     def take_lease(self, predecessor: int) -> bool:
         """Try to become the queue's poller. `predecessor` is the backend of this queue's last session here.

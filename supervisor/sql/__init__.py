@@ -1,5 +1,6 @@
 """The statements: one a file, each run by one function of the same name."""
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -8,6 +9,14 @@ from pathlib import Path
 def statement(name: str) -> bytes:
     """The text of sql/NAME.sql. Its parameters are psycopg's `%(name)s`."""
     return (Path(__file__).parent / f"{name}.sql").read_bytes()
+
+
+@cache
+def numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
+    """The same for libpq: its parameters are `$1`, `$2`, and their names in that order."""
+    names = list(dict.fromkeys(re.findall(rb"%\((\w+)\)s", statement(name))))
+    text = re.sub(rb"%\((\w+)\)s", lambda found: b"$%d" % (names.index(found[1]) + 1), statement(name))
+    return text, tuple(each.decode() for each in names)
 
 
 def load_all() -> None:
