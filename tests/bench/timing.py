@@ -29,10 +29,10 @@ def taken() -> str:
 def _wrap() -> None:
     execute = Session.execute
 
-    def timed(self: Session, name: str, /, **params: Any) -> Any:
+    def timed(self: Session, name: str, /, *args: Any, **params: Any) -> Any:
         before = time.perf_counter()
         try:
-            return execute(self, name, **params)
+            return execute(self, name, *args, **params)
         finally:
             entry = _statements.setdefault(name, [0, 0.0])
             entry[0] += 1
