@@ -10,7 +10,8 @@ import stat
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import lru_cache
 from typing import Literal
 
 log = logging.getLogger("paceline")
@@ -19,7 +20,7 @@ Format = Literal["text", "json"]
 Shape = Callable[[str, str, str, Mapping[str, object], str], str]  # stamp, level, message, fields, stack
 
 _PATIENCE = 100  # milliseconds
-_BARE = re.compile(r'[^\s"=\\\x00-\x1f\x7f]+')  # a text that needs no quotes
+_BARE = re.compile(r'[^\s"=\\\x00-\x1f\x7f]+')
 # What ends a line for some reader, or moves a terminal's cursor: by it a vendor's answer could forge a record.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _json = json.JSONEncoder(ensure_ascii=False, default=str).encode
@@ -27,12 +28,12 @@ _json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 def _as_text(stamp: str, level: str, message: str, fields: Mapping[str, object], stack: str) -> str:
     """A record is one line; a stack's lines, which a handler may log, are indented."""
-    line = _CONTROL.sub(_escaped, f"{stamp} {level} {message}")
-    return "\n".join([line, *(f"  {_CONTROL.sub(_escaped, line)}" for line in stack.splitlines())]) if stack else line
+    lines = [f"{stamp} {level} {_one_line(message)}", *(f"  {_one_line(line)}" for line in stack.splitlines())]
+    return "\n".join(lines)
 
 
-def _escaped(control: re.Match[str]) -> str:
-    return json.dumps(control[0])[1:-1]
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else _CONTROL.sub(lambda control: json.dumps(control[0])[1:-1], text)
 
 
 def _as_json(stamp: str, level: str, message: str, fields: Mapping[str, object], stack: str) -> str:
@@ -50,6 +51,7 @@ class _Stderr(logging.Handler):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self._shape = shape
+        self._guard: AbstractContextManager[object] = self.lock or nullcontext()
         self._write = _writer()
         self._second, self._stamp = 0, ""
         self._lost = 0  # since the last one that was taken
@@ -62,12 +64,11 @@ class _Stderr(logging.Handler):
 
     def put(self, level: str, message: str, fields: Mapping[str, object]) -> None:
         """A record of the engine's own, without the cost of a LogRecord."""
-        with suppress(Exception):
-            self.acquire()
-            try:
+        try:
+            with self._guard:
                 self._put(time.time(), level, message, fields, "")
-            finally:
-                self.release()
+        except Exception:  # noqa: BLE001 - no log line is worth an error
+            return
 
     def _put(self, created: float, level: str, message: str, fields: Mapping[str, object], stack: str) -> None:
         stamp = self._stamped(created)
@@ -75,7 +76,9 @@ class _Stderr(logging.Handler):
         if self._lost:
             told = self._shape(stamp, "WARNING", f"log: {self._lost} lost here, nobody read them", {}, "")
             text = f"{told}\n{text}"
-        whole = left = f"{self._torn * chr(10)}{text}\n".encode("utf-8", "backslashreplace")
+        whole = left = f"{text}\n".encode("utf-8", "backslashreplace")
+        if self._torn:
+            whole = left = b"\n" + whole
         while left and (taken := self._take(left, patient=not self._lost)):
             left = left[taken:]
         self._lost = self._lost + 1 if left else 0
@@ -89,10 +92,11 @@ class _Stderr(logging.Handler):
 
     def _take(self, data: bytes, *, patient: bool) -> int:
         """How many bytes standard error takes at once, or within a moment. Raises OSError."""
-        with suppress(BlockingIOError):
+        try:
             return self._write(data)
-        poll = select.poll()
-        poll.register(2, select.POLLOUT)
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(2, select.POLLOUT)
         with suppress(BlockingIOError):
             return self._write(data) if patient and poll.poll(_PATIENCE) else 0
         return 0
@@ -135,16 +139,24 @@ def start(format: Format) -> None:
     _started[:] = [handler]
 
 
-def _shown(key: str, value: object) -> str:
-    if isinstance(value, str):
-        return _json(value) if key == "status" or not _BARE.fullmatch(value) else value
-    return f"{value:.2f}s" if isinstance(value, float) else str(value)
+@lru_cache(maxsize=100)
+def _is_bare(text: str) -> bool:
+    """Whether it needs no quotes. Asked of the same names again and again."""
+    return _BARE.fullmatch(text) is not None
 
 
-def fields(pairs: Mapping[str, object], *, level: int = logging.INFO) -> None:
+def fields(pairs: Mapping[str, object], *, level: Literal["INFO", "ERROR"] = "INFO") -> None:
     """One line of `key=value`, keys in the order given; floats are seconds. In JSON, keys of the object."""
-    text = " ".join([f"{key}={_shown(key, value)}" for key, value in pairs.items()])
+    shown = []
+    for key, value in pairs.items():  # one loop, no calls: it is run for each job
+        if isinstance(value, float):
+            shown.append(f"{key}={value:.2f}s")
+        elif isinstance(value, str) and (key == "status" or not _is_bare(value)):
+            shown.append(f"{key}={_json(value)}")
+        else:
+            shown.append(f"{key}={value}")
+    text = " ".join(shown)
     if _started:
-        _started[0].put(logging.getLevelName(level), text, pairs)
+        _started[0].put(level, text, pairs)
     else:
-        log.log(level, "%s", text, extra={"fields": pairs})
+        log.log(logging.getLevelNamesMapping()[level], "%s", text, extra={"fields": pairs})

@@ -1,5 +1,6 @@
 """What a queue package declares, and what its handlers are given: Worker, Job, Context. Frozen data."""
 
+import functools
 import inspect
 import re
 import time
@@ -47,9 +48,8 @@ class Job:
     callsite: str | None
 
 
-def boottime() -> float:
-    """Seconds on CLOCK_BOOTTIME: monotonic, counted through suspend, the same in every process of this host."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+# Seconds on CLOCK_BOOTTIME: monotonic, counted through suspend, the same in every process of this host.
+boottime = functools.partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from _signal import getsignal  # type: ignore[import-not-found]  # signal's own makes enums: ten times the time
+from functools import partial
 from types import FrameType
 
 from supervisor.errors import JobTimeout
@@ -58,16 +59,13 @@ class _Timer:
         if _libc.timer_create(time.CLOCK_BOOTTIME, ctypes.byref(event), ctypes.byref(self._id)):
             raise OSError(ctypes.get_errno(), "timer_create")
         self._spec = _TimerSpec(0, 0, 0, 0)
-        self._at = ctypes.byref(self._spec)
+        self._set = partial(_settime, self._id, _TIMER_ABSTIME, ctypes.byref(self._spec), None)
+        self.disarm = partial(_settime, self._id, _TIMER_ABSTIME, _NEVER, None)
 
     def arm(self, moment: float) -> None:
         """At `moment`, or at once where it has passed."""
         self._spec.seconds, self._spec.nanoseconds = int(moment), int(moment % 1 * 1e9)
-        if _settime(self._id, _TIMER_ABSTIME, self._at, None):
-            raise OSError(ctypes.get_errno(), "timer_settime")
-
-    def disarm(self) -> None:
-        if _settime(self._id, _TIMER_ABSTIME, _NEVER, None):
+        if self._set():
             raise OSError(ctypes.get_errno(), "timer_settime")
 
 
@@ -98,9 +96,8 @@ class Deadline:
         self._timeout.arm(deadline)
 
     def disarm(self) -> None:
-        self._timeout.disarm()
-        self._stack.disarm()
-        self._kill.disarm()
+        if self._timeout.disarm() or self._stack.disarm() or self._kill.disarm():
+            raise OSError(ctypes.get_errno(), "timer_settime")
 
     def on_alarm(self, signo: int, frame: FrameType | None) -> None:
         """The handler of SIGALRM: raises once, while the job's handler runs; not for an alarm of the handler's own."""

@@ -205,14 +205,15 @@ class Poller:
         but a data error is tried until the database answers, one event for all. With a claim, the log line is
         written while the server commits.
         """
-        status, told = result.status, ""
+        job, status, told = claimed.job, result.status, ""
 
         def tell() -> None:
             nonlocal told
             if not told:
                 self.slot.count(statuses.outcome(status), claimed.latency, result.elapsed)
             told = status
-            self._log(claimed, status, result.elapsed)
+            facts = {"queue": job.queue, "job": job.name, "id": job.id, "status": status}
+            log.fields({**facts, "latency": claimed.latency, "duration": result.elapsed})
 
         following = following if self.session.leased else 0  # a claim can only happen under the lease
         self.slot.mean_to_claim(following)
@@ -220,11 +221,9 @@ class Poller:
             sent = boottime()
             try:
                 if following:
-                    rows = self.session.execute(
-                        "finalize_and_claim", tell, id=claimed.job.id, status=status, next=following
-                    )
+                    rows = self.session.execute("finalize_and_claim", tell, id=job.id, status=status, next=following)
                 else:
-                    rows = self.session.execute("finalize", id=claimed.job.id, status=status)
+                    rows = self.session.execute("finalize", id=job.id, status=status)
                 break
             except psycopg.Error as error:
                 gone = self.session.lost(error)
@@ -244,16 +243,3 @@ class Poller:
         if told != status:
             tell()
         return self._claimed(rows, sent) if following else None
-
-    def _log(self, claimed: Claimed, status: str, elapsed: float) -> None:
-        job = claimed.job
-        log.fields(
-            {
-                "queue": job.queue,
-                "job": job.name,
-                "id": job.id,
-                "status": status,
-                "latency": claimed.latency,
-                "duration": elapsed,
-            }
-        )

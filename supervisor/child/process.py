@@ -36,6 +36,7 @@ class Process:
         # What the next job needs, and what the next wait does: each is looked at just before it.
         self._for_jobs = [identity(fd) for fd in (1, 2, *log.descriptors())]
         self._for_waits = [identity(fd) for fd in (parent.fileno(), self._signalled, self._wakeup_fd)]
+        self._handled = True  # a handler has run since the last wait
         self._mask: set[int] = set()  # what was blocked before a handler's fork
         self._streams = sys.stdout, sys.stderr
         self._handlers: list[tuple[int, Callable[[int, FrameType | None], object]]] = [
@@ -91,31 +92,31 @@ class Process:
         written safely, so the replacement ends the row, from the slot.
         """
         sys.stdout, sys.stderr = self._streams
-        self._leave_unless(self._session.socket, *self._for_jobs)
+        if not _are_the_same(self._session.socket, *self._for_jobs):
+            os._exit(EXIT_DESCRIPTORS)
         for stream in self._streams:
             if stream is not None and stream.closed:
                 os._exit(EXIT_DESCRIPTORS)
         self.stand()
+        self._handled = True
 
     def _before_wait(self) -> None:
-        self._leave_unless(*self._for_waits)
-        signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
-
-    def _leave_unless(self, *same: tuple[int, int]) -> None:
-        for fd, inode in same:
-            if identity(fd) != (fd, inode):
+        if self._handled:
+            if not _are_the_same(*self._for_waits):
                 os._exit(EXIT_DESCRIPTORS)
+            signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
+            self._handled = False
 
     def empty_socket(self) -> bool:
         """Take the wakes that have arrived; whether there were any. Ends the process when the parent is gone."""
         self._before_wait()
-        woken = False
-        with suppress(BlockingIOError):
-            while True:
-                if not self._parent.recv(4096):
-                    os._exit(1)
-                woken = True
-        return woken
+        try:
+            taken = self._parent.recv(4096)  # more than the socket holds of single bytes
+        except BlockingIOError:
+            return False
+        if not taken:
+            os._exit(1)
+        return True
 
     def poke_parent(self) -> None:
         """Ask the parent to look at the slot."""
@@ -141,3 +142,14 @@ class Process:
         if self._signalled in ready:
             os.read(self._signalled, 4096)
         return session in ready
+
+
+def _are_the_same(*descriptors: tuple[int, int]) -> bool:
+    """Whether each is what identity() found; one that was closed then is nobody's concern."""
+    try:
+        for fd, inode in descriptors:
+            if inode and os.fstat(fd).st_ino != inode:
+                return False
+    except OSError:
+        return False
+    return True

@@ -82,23 +82,33 @@ class Listener:
                 await self.look()
 
     async def _hear(self, connection: Connection, seconds: float) -> None:
-        """Wait at most `seconds` for the server to say something, and act on it."""
+        """For at most `seconds` act on what the server says, until there is more to do than to wake a child."""
         self._take(connection)  # what came along with an earlier answer is in the buffer, and wakes no wait
-        if self._asked:
-            return
         loop = asyncio.get_running_loop()
-        spoken = asyncio.Event()
+        heard = loop.create_future()
+
+        def spoken() -> None:
+            # Children are woken from here: to wake this task, so that it wakes them, would take a turn of the loop.
+            try:
+                connection.pgconn.consume_input()  # raises OperationalError when the server is gone
+                self._take(connection)
+            except psycopg.Error as error:
+                if not heard.done():
+                    heard.set_exception(error)
+            if (self._asked or self._met) and not heard.done():
+                heard.set_result(None)
+
+        if self._asked or self._met:
+            return
         descriptor = connection.fileno()
-        loop.add_reader(descriptor, spoken.set)
+        loop.add_reader(descriptor, spoken)
         try:
             async with asyncio.timeout(seconds):
-                await spoken.wait()
+                await heard
         except TimeoutError:
             return
         finally:
             loop.remove_reader(descriptor)
-        connection.pgconn.consume_input()  # raises OperationalError when the server is gone
-        self._take(connection)
 
     def _take(self, connection: Connection) -> None:
         while notify := connection.pgconn.notifies():

@@ -1,7 +1,6 @@
 """The sweep: rows left `started` past every limit are ended, whatever the queue's child does meanwhile."""
 
 import asyncio
-import logging
 
 from supervisor import log, status
 from supervisor.config import Limits
@@ -60,4 +59,4 @@ class Sweeper:
                 log.fields(pairs)
             except UNREACHABLE as error:
                 log.log.error("could not record the end of a job, end it by hand: %s", " ".join(str(error).split()))
-                log.fields(pairs, level=logging.ERROR)
+                log.fields(pairs, level="ERROR")

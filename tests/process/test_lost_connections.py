@@ -80,12 +80,13 @@ def test_a_listening_connection_that_is_swallowed_is_noticed_and_polling_goes_on
 ) -> None:
     """FAULTS 12: it says nothing, and does not close."""
     limited = program(tmp_path, ping=2, call=1)
-    sup = run_supervisor("quick", url=relay.url, python=limited, env={"TEST_POLL_INTERVAL": "2"})
+    sup = run_supervisor("quick", url=relay.url, python=limited, env={"TEST_POLL_INTERVAL": "1"})
     activity = (
         "SELECT query_start FROM pg_stat_activity WHERE state = 'idle' AND application_name LIKE 'paceline:quick/%'"
     )
+    eventually(lambda: sup.child("quick").title == "paceline: quick idle")
     [(before,)] = eventually(lambda: sql(activity))
-    eventually(lambda: sql(activity) not in ([], [(before,)]))  # it has polled, so for two seconds it is silent
+    eventually(lambda: sql(activity) not in ([], [(before,)]))  # it has polled, so for a second it is silent
     relay.drop("client")
     job = rows.insert("quick", "quick.Ok")
     eventually(lambda: relay.silenced)
