@@ -84,6 +84,8 @@ class Listener:
     async def _hear(self, connection: Connection, seconds: float) -> None:
         """For at most `seconds` act on what the server says, until there is more to do than to wake a child."""
         self._take(connection)  # what came along with an earlier answer is in the buffer, and wakes no wait
+        if self._asked or self._met:
+            return
         loop = asyncio.get_running_loop()
         heard = loop.create_future()
 
@@ -98,8 +100,6 @@ class Listener:
             if (self._asked or self._met) and not heard.done():
                 heard.set_result(None)
 
-        if self._asked or self._met:
-            return
         descriptor = connection.fileno()
         loop.add_reader(descriptor, spoken)
         try:
