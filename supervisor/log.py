@@ -151,8 +151,10 @@ def fields(pairs: Mapping[str, object], *, level: Literal["INFO", "ERROR"] = "IN
     for key, value in pairs.items():  # one loop, no calls: it is run for each job
         if isinstance(value, float):
             shown.append(f"{key}={value:.2f}s")
-        elif isinstance(value, str) and (key == "status" or not _is_bare(value)):
+        elif isinstance(value, str) and not _is_bare(value):
             shown.append(f"{key}={_json(value)}")
+        elif key == "status":
+            shown.append(f'{key}="{value}"')
         else:
             shown.append(f"{key}={value}")
     text = " ".join(shown)

@@ -4,10 +4,10 @@ Knows nothing of the database: dispatch() takes a Claimed and gives a Result.
 """
 
 import asyncio
-import inspect
 import math
 import os
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 from supervisor import status
@@ -85,7 +85,7 @@ class Execution:
         if decode is None:
             decode = self._decoders[claimed.job.name] = decoder_for(handler)
         answer = handler(Context(claimed.job, claimed.deadline), decode(claimed.args))
-        return asyncio.run(answer) if inspect.iscoroutine(answer) else answer
+        return asyncio.run(answer) if type(answer) is CoroutineType else answer
 
     def _result(self, answer: object, error: BaseException | None, elapsed: float) -> Result:
         if self.deadline.fired:
