@@ -18,10 +18,10 @@ from supervisor.config import Registry, Settings, load_registry
 from supervisor.enqueue import insert
 from supervisor.errors import PacelineError, UsageError
 from supervisor.migrate import migrate as migrate_table
-from supervisor.migrate import refuse_gaps
 from supervisor.parent import supervisor
 from supervisor.sandbox import Sandbox, claim
 from supervisor.schedule import Scheduled, ticks
+from supervisor.schema import refuse_gaps
 from supervisor.sql import statement
 
 _DAY = 24 * 60  # minutes

@@ -10,9 +10,9 @@ from supervisor import db
 from supervisor.config import Registry, Settings
 from supervisor.errors import PacelineError
 from supervisor.log import log
-from supervisor.migrate import refuse_gaps
 from supervisor.parent.helper import Helpers, ParentOutage
 from supervisor.parent.session import UNREACHABLE, Connection, Session
+from supervisor.schema import refuse_gaps
 
 OLDEST_SERVER = 140000
 PARENT_SESSIONS = 3  # listener, clock, sweeper

@@ -6,7 +6,8 @@ import pytest
 from psycopg.errors import CheckViolation, UniqueViolation
 
 from supervisor.errors import PacelineError, UsageError
-from supervisor.migrate import migrate, missing
+from supervisor.migrate import migrate
+from supervisor.schema import missing
 from tests.database.tables import INDEXES, NONE, OLD, facts, indexes, transaction
 from tests.support.rows import Rows, Sql
 

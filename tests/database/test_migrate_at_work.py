@@ -11,7 +11,8 @@ from psycopg.errors import UniqueViolation
 
 import supervisor.migrate as module
 from supervisor.errors import PacelineError
-from supervisor.migrate import migrate, missing
+from supervisor.migrate import migrate
+from supervisor.schema import missing
 from supervisor.sql import statement
 from tests.database.tables import INDEXES, NONE, OLD, blocked, facts, indexes, insert, migrating, transaction
 from tests.support.rows import Rows, Sql

@@ -7,7 +7,8 @@ import pytest
 from psycopg.errors import CheckViolation
 from psycopg.rows import TupleRow
 
-from supervisor.migrate import migrate, missing
+from supervisor.migrate import migrate
+from supervisor.schema import missing
 from tests.database.tables import NONE, OLD, facts, insert, transaction
 from tests.support.rows import Sql
 
