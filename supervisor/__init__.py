@@ -8,9 +8,10 @@ shared memory that outlives either, so that a row's true status survives the pro
 
 The rooms: parent/ and child/ never import each other (but for the child's main); worker, enqueue, status,
 errors and schedule are what queue packages and callers use, and are public from here; db, lease,
-scoreboard, report and titles serve both kinds of process; sql/ holds one statement per file, schema says
-what the table must be, and migrate makes it so. For people: cli and commands, overview (`status`), operate (which asks parents through control); view puts a scoreboard into
-words. web/ (probes, metrics) is imported in its own process only, check/ by its command, testing by tests.
+scoreboard, report and titles serve both kinds of process; sql/ holds one statement per file; schema says what
+the table must be, migrate makes it so. For people: cli and commands, overview (`status`), operate (which asks
+parents through control); view puts a scoreboard into words. web/ (probes, metrics) is imported in its own
+process only, check/ by its command, testing by tests.
 """
 
 from supervisor.child.poller import Poller
