@@ -3,5 +3,5 @@ WITH ended AS (
   UPDATE jobs SET status = %(status)s, finished_at = now() WHERE id = %(id)s
 )
 UPDATE jobs SET status = 'started', started_at = now() WHERE id = %(next)s AND status = 'pending'
-RETURNING id::bigint, name, args::text, callsite, extract(epoch FROM created_at)::float8,
+RETURNING id::bigint, name::text, args::text, callsite::text, extract(epoch FROM created_at)::float8,
           extract(epoch FROM started_at - created_at)::float8

@@ -7,12 +7,12 @@ WITH known AS (
   UNION SELECT split_part(substr(application_name, 10), '/', 1) FROM pg_stat_activity
         WHERE datname = current_database() AND application_name ~ '^paceline:(?!parent/|command/)[^/]+/[0-9]+'
 )
-SELECT known.queue,
+SELECT known.queue::text,
        (SELECT count(*) FROM jobs WHERE queue = known.queue AND status = 'pending'),
        (SELECT extract(epoch FROM clock_timestamp() - min(created_at))::float8
         FROM jobs WHERE queue = known.queue AND status = 'pending'),
-       running.id, running.name, running.seconds,
-       last.status, last.seconds,
+       running.id::bigint, running.name::text, running.seconds,
+       last.status::text, last.seconds,
        (SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a USING (pid)
         WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())

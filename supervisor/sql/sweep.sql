@@ -3,4 +3,4 @@ UPDATE jobs SET status = %(status)s, finished_at = now()
 FROM unnest(%(queues)s::text[], %(limits)s::float8[]) AS served(queue, seconds)
 WHERE jobs.queue = served.queue AND jobs.status = 'started'
   AND (jobs.started_at IS NULL OR jobs.started_at < now() - make_interval(secs => served.seconds))
-RETURNING jobs.id, jobs.queue, jobs.name
+RETURNING jobs.id::bigint, jobs.queue::text, jobs.name::text

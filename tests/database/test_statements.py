@@ -3,15 +3,26 @@
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
+import supervisor.sql
 from supervisor.child.session import Session
+from supervisor.migrate import migrate
 from supervisor.sql import numbered
+from tests.support.databases import Databases
 from tests.support.relay import Relay
 from tests.support.rows import Rows
 from tests.support.wait import eventually
+
+SQL = Path(supervisor.sql.__file__).parent
+# What a session runs once in its life: a command's, or the table's own making.
+ONCE = {
+    *("cancel", "end_pause", "find_job", "finished_since", "make_sandbox", "pause", "retry", "rows_in_the_way", "session"),
+    *("function_jobs_notify", "table_jobs", "trigger_jobs_notify"),
+}
 
 
 @pytest.fixture
@@ -111,3 +122,43 @@ def test_a_signal_while_the_server_works_is_handled_at_once_and_the_answer_still
         session.drop()
     signal.signal(signal.SIGUSR1, before)
     assert heard == [signal.SIGUSR1]
+
+
+def test_a_prepared_statement_outlives_an_upgrade_of_the_tables_types(
+    old_database: str, session: Session, rows: Rows
+) -> None:
+    """A plan whose answer changes its type is refused for the rest of the session."""
+    for column in ("queue", "name", "status", "callsite"):
+        rows.execute(f"ALTER TABLE jobs ALTER {column} TYPE varchar")
+    jobs = [rows.insert("desk", "Ok") for _ in range(4)]
+
+    def use(first: int, second: int) -> None:
+        session.execute("fetch", queue="desk", limit=4)
+        assert session.execute("claim", id=first)
+        assert session.execute("resume", id=first)
+        assert session.execute("finalize_and_claim", id=first, status="ok", next=second)
+        session.execute("finalize", id=second, status="ok")
+        assert session.execute("last_finished", queue="desk")
+
+    use(*jobs[:2])
+    migrate(old_database, dedupe=frozenset(), upgrade="UTC")
+    use(*jobs[2:])
+    assert rows.statuses("desk") == ["ok"] * 4
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in SQL.glob("*.sql") if file.stem not in ONCE))
+def test_a_statements_answer_has_the_same_types_on_either_table(databases: Databases, name: str) -> None:
+    """So that what any session has prepared, a parent's too, outlives an upgrade."""
+
+    def types(url: str) -> list[int]:
+        with psycopg.connect(url, autocommit=True) as connection:
+            prepared = connection.pgconn.prepare(b"it", numbered(name)[0])
+            assert prepared.status == psycopg.pq.ExecStatus.COMMAND_OK, prepared.error_message
+            answer = connection.pgconn.describe_prepared(b"it")
+            return [answer.ftype(column) for column in range(answer.nfields)]
+
+    with databases.today() as today, databases.older() as older:
+        with psycopg.connect(older) as connection:
+            for column in ("queue", "name", "status", "callsite"):
+                connection.execute(f"ALTER TABLE jobs ALTER {column} TYPE varchar".encode())
+        assert types(older) == types(today)
