@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import psycopg
 
+from supervisor.db import asking
 from supervisor.lease import parents
 from supervisor.sql import statement
 from supervisor.view import ParentView, QueueView
@@ -53,7 +54,7 @@ def ask(connection: psycopg.Connection[Any], do: str, *, queue: str = "", id: in
     """Ask every parent, and wait for all of them, ANSWER_LIMIT at most. Raises psycopg.Error."""
     question = Question(f"paceline_{secrets.token_hex(8)}", do, queue, id, by)
     connection.execute(f"LISTEN {question.channel}".encode())
-    answers = Answers(silent=parents(connection))
+    answers = Answers(silent=parents(asking(connection)))
     connection.execute(statement("ask"), {"question": msgspec.json.encode(question).decode()})
     give_up = time.monotonic() + ANSWER_LIMIT
     while answers.silent and time.monotonic() < give_up:

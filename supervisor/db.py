@@ -3,11 +3,12 @@
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
@@ -67,24 +68,34 @@ async def connect_async(conninfo: str) -> psycopg.AsyncConnection[TupleRow]:
     return connection
 
 
-def lost(error: BaseException, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any] | None) -> bool:
+def asking(connection: psycopg.Connection[Any]) -> Callable[..., list[TupleRow]]:
+    """`ask(name, **params)`: the rows of sql/NAME.sql, [] where it returns none. Raises psycopg.Error."""
+
+    def ask(name: str, /, **params: Any) -> list[TupleRow]:
+        cursor = connection.execute(statement(name), params)
+        return cursor.fetchall() if cursor.description else []
+
+    return ask
+
+
+def lost(error: BaseException, pgconn: pq.abc.PGconn | None) -> bool:
     """Whether the server is no longer on the other end (or is no longer a primary); not any OperationalError."""
     if not isinstance(error, psycopg.Error):
         return False
     state = error.sqlstate or ""
     if state[:2] == "08" or state in ("57P01", "57P02", "57P03", "57P05", "25P03", "25006"):
         return True
-    gone = connection is None or connection.closed or connection.broken
+    gone = pgconn is None or pgconn.status == pq.ConnStatus.BAD
     return gone and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
-def refuse_read_only(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+def refuse_read_only(pgconn: pq.abc.PGconn) -> None:
     """Raise as a write would where the server has said, along with an answer, that it takes none any more.
 
     Who only reads would stay with an old primary for as long as that runs.
     """
-    said = connection.info.parameter_status
-    if "on" in (said("default_transaction_read_only"), said("in_hot_standby")):
+    said = pgconn.parameter_status
+    if b"on" in (said(b"default_transaction_read_only"), said(b"in_hot_standby")):
         raise psycopg.errors.ReadOnlySqlTransaction("the server has turned read-only")
 
 

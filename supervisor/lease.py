@@ -9,14 +9,11 @@ verdict() is the whole take-over rule; the child asks it, and a model can explor
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
-import psycopg
-
-from supervisor.sql import statement
+from psycopg.rows import TupleRow
 
 ROW_MARGIN = 5.0  # seconds after a row's kernel deadline until another host believes in it
 MET_BEFORE = 60.0  # seconds: how long before a row's start a meeting still counts
@@ -113,46 +110,47 @@ def host_of(session: str) -> str:
     return (match["host"] if match else "") or "?"
 
 
-Connection = psycopg.Connection[Any]
+# `ask(name, **params)`: the rows of sql/NAME.sql, on a child's session or by db.asking(). Raises psycopg.Error.
+Ask = Callable[..., Sequence[TupleRow]]
 
 
-def sessions(connection: Connection) -> Sessions:
-    now, names = connection.execute(statement("sessions")).fetchall()[0]
+def sessions(ask: Ask) -> Sessions:
+    [(now, names)] = ask("sessions")
     return Sessions.read(now, names)
 
 
-def parents(connection: Connection) -> dict[str, str]:
+def parents(ask: Ask) -> dict[str, str]:
     """The host of each parent that has a session here, by its token."""
-    _, names = connection.execute(statement("sessions")).fetchall()[0]
+    [(_, names)] = ask("sessions")
     found = filter(None, map(_SESSION.fullmatch, names))
     return {match["detail"]: match["host"] or "?" for match in found if match["role"] == "parent"}
 
 
-def try_lease(connection: Connection, queue: str) -> bool:
-    return bool(connection.execute(statement("try_lease"), {"queue": queue}).fetchall()[0][0])
+def try_lease(ask: Ask, queue: str) -> bool:
+    [(taken,)] = ask("try_lease", queue=queue)
+    return bool(taken)
 
 
-def release_lease(connection: Connection, queue: str) -> None:
+def release_lease(ask: Ask, queue: str) -> None:
     """Let go, and tell every parent, so that a standby takes over within milliseconds."""
-    connection.execute(statement("release_lease"), {"queue": queue})
+    ask("release_lease", queue=queue)
 
 
-def lease_holder(connection: Connection, queue: str) -> tuple[int, str] | None:
+def lease_holder(ask: Ask, queue: str) -> tuple[int, str] | None:
     """(backend pid, session name) of the lease's holder, None where it is free."""
-    row = connection.execute(statement("lease_holder"), {"queue": queue}).fetchone()
-    return (row[0], row[1]) if row else None
+    rows = ask("lease_holder", queue=queue)
+    return (rows[0][0], rows[0][1]) if rows else None
 
 
-def end_session(connection: Connection, backend: int, name: str) -> None:
+def end_session(ask: Ask, backend: int, name: str) -> None:
     """Terminate the backend `backend` if it still is the session `name`: a process's own, lost one."""
-    connection.execute(statement("end_session"), {"pid": backend, "name": name})
+    ask("end_session", pid=backend, name=name)
 
 
-def left_started(connection: Connection, queue: str) -> list[Left]:
-    rows = connection.execute(statement("left_started"), {"queue": queue}).fetchall()
-    return [Left(*row) for row in rows]
+def left_started(ask: Ask, queue: str) -> list[Left]:
+    return [Left(*row) for row in ask("left_started", queue=queue)]
 
 
-def interrupt(connection: Connection, id: int, status: str) -> bool:
+def interrupt(ask: Ask, id: int, status: str) -> bool:
     """End another process's row with `status`, if it is still `started`; whether it was."""
-    return connection.execute(statement("interrupt"), {"id": id, "status": status}).rowcount == 1
+    return bool(ask("interrupt", id=id, status=status))

@@ -11,6 +11,7 @@ import psycopg
 from supervisor import control, lease, status
 from supervisor.commands import connect, person
 from supervisor.control import Answers
+from supervisor.db import asking
 from supervisor.errors import PacelineError, UsageError
 from supervisor.sql import statement
 
@@ -138,7 +139,8 @@ def release(arguments: Namespace) -> int:
     """Interrupt what a dead host has left in a queue, without the wait for its deadline."""
     queue = arguments.queue
     with connect(arguments) as connection:
-        left = [row.id for row in lease.left_started(connection, queue)]
+        ask = asking(connection)
+        left = [row.id for row in lease.left_started(ask, queue)]
         if not left:
             raise PacelineError(f"{queue}: no job is started, nothing is left to release")
         answers = control.ask(connection, "status")
@@ -150,11 +152,11 @@ def release(arguments: Namespace) -> int:
         _confirm(
             f"{named} of {queue}: if the host that ran it lives, the queue's next job runs beside it", arguments.yes
         )
-        holder = lease.lease_holder(connection, queue)
+        holder = lease.lease_holder(ask, queue)
         if holder and lease.host_of(holder[1]) in answers.silent.values():
-            lease.end_session(connection, *holder)
+            lease.end_session(ask, *holder)
         for id in left:
-            if lease.interrupt(connection, id, status.interrupted(f"released by {person()}")):
+            if lease.interrupt(ask, id, status.interrupted(f"released by {person()}")):
                 print(f"job {id}: interrupted")
     return 0
 

@@ -117,7 +117,7 @@ class Child:
         if not self.session.take_lease(self.slot.part.backend):
             self.stand_by()
             return
-        self.slot.part.backend = self.session.connection.info.backend_pid
+        self.slot.part.backend = self.session.pgconn.backend_pid
         self.recovered()
         self.wear.ready()
         while id := self.settling.settle(self.wait_for_others):
@@ -181,7 +181,7 @@ class Child:
 
     def keep_the_rate(self) -> None:
         """Rest what is left of the last job's rest, whichever process ran it: a deploy must not break the rate."""
-        rows = self.session.execute("last_finished", queue=self.queue)
+        rows = self.session.ask("last_finished", queue=self.queue)
         if rows and self.worker.throttle is not None:
             [(status, ago, elapsed)] = rows
             owed = rest_after(self.worker.throttle, status, None, elapsed)

@@ -125,7 +125,7 @@ class Poller:
     def fetch(self) -> list[int]:
         """The ids of the oldest pending rows, in order; none while an operator's pause lasts, see `pause`."""
         fetched = self.session.execute("fetch", queue=self.worker.queue, limit=self.limits.batch)
-        refuse_read_only(self.session.connection)
+        refuse_read_only(self.session.pgconn)
         [(ids, seconds, whose)] = fetched
         self.pause = Pause(math.inf if seconds is None else boottime() + seconds, whose) if whose else None
         return [int(id) for id in ids.split()]

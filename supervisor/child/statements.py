@@ -1,9 +1,11 @@
-"""The statements of a job's life on a child's connection, by libpq itself.
+"""A child's connection and its statements, by libpq itself.
 
 The way through a cursor of psycopg is a third of the Python of a job, and with forty children at work it is what
-the processors are short of. Each statement is prepared once per connection; a parameter is a text or a bigint.
+the processors are short of. And each page that a child touches is a copy of its own from then on: a first cursor of
+psycopg's is 0.4 MB of each. A parameter is a text or a bigint.
 """
 
+import json
 import select
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -14,9 +16,15 @@ from psycopg.rows import TupleRow
 
 from supervisor.sql import numbered
 
-_TEXT, _INT8, _FLOAT8 = 25, 20, 701  # oids in pg_type, which never change
+_TEXT, _BOOL, _INT4, _INT8, _FLOAT8, _JSON = 25, 16, 23, 20, 701, 114  # oids in pg_type, which never change
 _Loader = Callable[[bytes], Any]
-_LOADERS: dict[int, _Loader] = {_INT8: int, _FLOAT8: float}  # all else is text
+_LOADERS: dict[int, _Loader] = {  # all else is text
+    _BOOL: b"t".__eq__,
+    _INT4: int,
+    _INT8: int,
+    _FLOAT8: float,
+    _JSON: json.loads,
+}
 
 
 class _Prepared(NamedTuple):
@@ -26,39 +34,41 @@ class _Prepared(NamedTuple):
 
 
 class Statements:
-    def __init__(self, connection: psycopg.Connection[TupleRow]) -> None:
-        self.connection, self._pgconn = connection, connection.pgconn
+    """A connection, and what is prepared on it. Raises psycopg.Error."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._connection = psycopg.Connection.connect(conninfo, autocommit=True)
+        self.pgconn = self._connection.pgconn
         self._prepared = dict[str, _Prepared]()
         self._readable, self._writable = select.poll(), select.poll()
-        self._readable.register(self._pgconn.socket, select.POLLIN)
-        self._writable.register(self._pgconn.socket, select.POLLOUT)
+        self._readable.register(self.pgconn.socket, select.POLLIN)
+        self._writable.register(self.pgconn.socket, select.POLLOUT)
 
     def execute(
         self, name: str, params: Mapping[str, str | int], meanwhile: Callable[[], object] | None = None
     ) -> list[TupleRow]:
-        """The rows of sql/NAME.sql; `meanwhile` is called while the server works on it. Raises psycopg.Error."""
+        """The rows of sql/NAME.sql, prepared once; `meanwhile` is called while the server works on it."""
         statement, order, columns = self._prepared.get(name) or self._prepare(name, params)
-        self._pgconn.send_query_prepared(statement, [str(params[each]).encode() for each in order])
-        result = self._answer(meanwhile)
-        get, rows = result.get_value, range(result.ntuples)
-        return [
-            tuple([None if (cell := get(row, column)) is None else load(cell) for column, load in columns])
-            for row in rows
-        ]
+        self.pgconn.send_query_prepared(statement, _values(params, order))
+        return _rows(self._answer(meanwhile), columns)
+
+    def ask(self, name: str, params: Mapping[str, str | int]) -> list[TupleRow]:
+        """The rows of sql/NAME.sql, not prepared: for what is asked once in a while."""
+        text, order = numbered(name)
+        self.pgconn.send_query_params(text, _values(params, order), _types(params, order))
+        result = self._answer()
+        return _rows(result, _columns(result))
 
     def _prepare(self, name: str, params: Mapping[str, str | int]) -> _Prepared:
         text, order = numbered(name)
-        types = [_TEXT if isinstance(params[each], str) else _INT8 for each in order]
-        self._pgconn.send_prepare(name.encode(), text, types)
+        self.pgconn.send_prepare(name.encode(), text, _types(params, order))
         self._answer()
-        self._pgconn.send_describe_prepared(name.encode())
-        described = self._answer()
-        columns = [(each, _LOADERS.get(described.ftype(each), bytes.decode)) for each in range(described.nfields)]
-        return self._prepared.setdefault(name, _Prepared(name.encode(), order, columns))
+        self.pgconn.send_describe_prepared(name.encode())
+        return self._prepared.setdefault(name, _Prepared(name.encode(), order, _columns(self._answer())))
 
     def _answer(self, meanwhile: Callable[[], object] | None = None) -> pq.abc.PGresult:
         """The server's answer to what was sent."""
-        pgconn = self._pgconn
+        pgconn = self.pgconn
         while pgconn.flush():  # the socket is full
             self._writable.poll()
         if meanwhile:
@@ -76,3 +86,23 @@ class Statements:
         if answer.status == pq.ExecStatus.FATAL_ERROR:
             raise psycopg.errors.error_from_result(answer)
         return answer
+
+
+def _types(params: Mapping[str, str | int], order: tuple[str, ...]) -> list[int]:
+    return [_TEXT if isinstance(params[each], str) else _INT8 for each in order]
+
+
+def _values(params: Mapping[str, str | int], order: tuple[str, ...]) -> list[bytes]:
+    return [str(params[each]).encode() for each in order]
+
+
+def _columns(result: pq.abc.PGresult) -> list[tuple[int, _Loader]]:
+    return [(each, _LOADERS.get(result.ftype(each), bytes.decode)) for each in range(result.nfields)]
+
+
+def _rows(result: pq.abc.PGresult, columns: list[tuple[int, _Loader]]) -> list[TupleRow]:
+    get = result.get_value
+    return [
+        tuple([None if (cell := get(row, column)) is None else load(cell) for column, load in columns])
+        for row in range(result.ntuples)
+    ]

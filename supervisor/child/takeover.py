@@ -31,10 +31,10 @@ def end_predecessor(session: Session, slot: ChildSlot) -> None:
     cause = slot.slot.parent.interrupted.decode("utf-8", "replace") or statuses.interrupted()
     status = part.result.decode("utf-8", "replace") if part.ended else cause
     try:
-        ended = lease.interrupt(session.connection, part.running, status)
+        ended = lease.interrupt(session.ask, part.running, status)
     except (psycopg.DataError, psycopg.IntegrityError):
         status = statuses.UNSTORABLE
-        ended = lease.interrupt(session.connection, part.running, status)
+        ended = lease.interrupt(session.ask, part.running, status)
     if ended:
         log.fields({"queue": session.queue, "job": part.name.decode(), "id": part.running, "status": status})
     slot.settled()
@@ -54,7 +54,7 @@ class Settling:
         boottime() if it has not ended by then, and says whether to go on.
         """
         began = boottime()
-        while left := lease.left_started(self.session.connection, self.worker.queue):
+        while left := lease.left_started(self.session.ask, self.worker.queue):
             waiting = list[lease.Left]()
             sessions = self._look()
             witness = self._witness()
@@ -82,7 +82,7 @@ class Settling:
         return 0
 
     def _look(self) -> lease.Sessions:
-        sessions = lease.sessions(self.session.connection)
+        sessions = lease.sessions(self.session.ask)
         if sessions.parents - {self.header.token.decode()}:
             self._met_at = sessions.now
         return sessions
@@ -104,5 +104,5 @@ class Settling:
 
     def _interrupt(self, id: int) -> None:
         status = statuses.interrupted()
-        if lease.interrupt(self.session.connection, id, status):
+        if lease.interrupt(self.session.ask, id, status):
             log.fields({"queue": self.worker.queue, "id": id, "status": status})

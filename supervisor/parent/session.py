@@ -63,7 +63,7 @@ class Session:
         try:
             return await bounded(work(connection), self.limit, connection.pgconn.finish)
         except (*UNREACHABLE, asyncio.CancelledError) as error:
-            if not isinstance(error, psycopg.Error) or db.lost(error, connection):
+            if not isinstance(error, psycopg.Error) or db.lost(error, connection.pgconn):
                 self.drop()
             raise
 
@@ -72,7 +72,7 @@ class Session:
 
         async def work(connection: Connection) -> list[TupleRow]:
             cursor = await connection.execute(statement(name), params)
-            db.refuse_read_only(connection)
+            db.refuse_read_only(connection.pgconn)
             return await cursor.fetchall() if cursor.description else []
 
         return await self.call(work)

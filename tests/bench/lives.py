@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from supervisor import lease
+from supervisor.db import asking
 from supervisor.scoreboard import Doing
 from tests.bench.place import Database, Place
 from tests.bench.processes import Service
@@ -88,5 +89,5 @@ def change_hands(place: Place, database: Database, end: Callable[[Service], floa
 
 
 def holders(database: Database) -> list[int]:
-    found = lease.lease_holder(database.connection, QUEUE)
+    found = lease.lease_holder(asking(database.connection), QUEUE)
     return [found[0]] if found else []

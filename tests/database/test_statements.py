@@ -93,7 +93,7 @@ def test_a_session_that_the_server_ends_is_lost(session: Session, rows: Rows, be
     job = rows.insert("desk", "Ok")
     if before:
         session.execute("claim", id=job)
-    assert session.connection
+    assert session.pgconn
     assert rows.cut_off("paceline:desk/%") == 1
     with pytest.raises(psycopg.OperationalError) as raised:
         session.execute("finalize", id=job, status="ok")
