@@ -20,8 +20,7 @@ from supervisor.child.session import Session
 from supervisor.child.takeover import Settling, end_predecessor
 from supervisor.child.traces import Traces
 from supervisor.child.wear import Wear
-from supervisor.config import Limits
-from supervisor.db import DB
+from supervisor.config import Limits, Settings
 from supervisor.log import log
 from supervisor.schedule import Scheduled
 from supervisor.scoreboard import ChildSlot, Doing, Header, Slot, cut
@@ -35,42 +34,51 @@ _SHORT_REST = 1.0  # seconds: a shorter rest gets no title of its own
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the parent hands to a child: data, its slot, and its end of their socket."""
+    """What the parent hands to each child of a queue: data, its slot, and what can be made once, before the forks."""
 
     worker: Worker
-    schedule: Sequence[Scheduled]
-    url: str
-    host: str
+    session: Session  # not opened
+    traces: Traces | None
     limits: Limits
     header: Header
     slot: Slot
-    socket: socket.socket
 
 
-def main(given: Given) -> int:
+def prepare(settings: Settings, worker: Worker, schedule: Sequence[Scheduled], header: Header, slot: Slot) -> Given:
+    """In the parent, once for all children of the queue: what each of them made itself would be no shared memory."""
+    return Given(
+        worker,
+        Session(settings.url, worker.queue, worker.job_timeout, settings.host),
+        Traces(worker, schedule, settings.limits.grace) if report.tracing() else None,
+        settings.limits,
+        header,
+        slot,
+    )
+
+
+def main(given: Given, parent: socket.socket) -> int:
     """Run the child to its end; its exit code. Called in the forked process, signals blocked."""
-    return Child(given).run()
+    return Child(given, parent).run()
 
 
 class Child:
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: Given, parent: socket.socket) -> None:
         self.worker, self.limits = given.worker, given.limits
         self.queue = given.worker.queue
         self.slot = ChildSlot(given.slot)
         self.deadline = Deadline(given.limits.grace)
-        self.session = Session(given.url, self.queue, self.worker.job_timeout, given.host)
-        self.process = Process(given.socket, self.deadline, self.session)
+        self.session = given.session
+        self.process = Process(parent, self.deadline, self.session)
         self.wear = Wear(self.worker.max_jobs, self.worker.max_rss)
         self.settling = Settling(self.worker, self.session, self.slot, given.header, self.limits)
         self.poller = Poller(
             self.worker,
-            DB(given.url),
             session=self.session,
             slot=self.slot,
             deadline=self.deadline,
             hooks=self,
             limits=self.limits,
-            traces=Traces(self.worker, given.schedule, self.limits.grace) if report.tracing() else None,
+            traces=given.traces,
         )
         show = self.slot.trouble
         show("")  # a predecessor's

@@ -65,7 +65,7 @@ class Poller:
     def __init__(
         self,
         worker: Worker,
-        db: DB,
+        db: DB | None = None,
         *,
         session: Session | None = None,
         slot: ChildSlot | None = None,
@@ -75,7 +75,10 @@ class Poller:
         traces: Traces | None = None,
     ) -> None:
         self.worker = worker
-        self.session = session or Session(db.url, worker.queue, worker.job_timeout, "work_once")
+        if session is None:
+            assert db is not None, "the database of a process that has no session yet"
+            session = Session(db.url, worker.queue, worker.job_timeout, "work_once")
+        self.session = session
         self.slot = slot or ChildSlot(Slot())
         self.execution = Execution(worker, deadline or NoDeadline())
         self.hooks: Hooks = hooks or NoHooks()

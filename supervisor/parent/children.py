@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from supervisor.child.main import Given, main
+from supervisor.child.main import main, prepare
 from supervisor.config import Settings
 from supervisor.log import log
 from supervisor.parent.child_process import ChildProcess, Ended, Event
@@ -31,9 +31,11 @@ class Children:
         helpers: Helpers,
         schedule: Sequence[Scheduled] = (),
     ) -> None:
-        self._schedule = schedule
         self.settings, self.board, self._forker, self._helpers = settings, board, forker, helpers
         self.all = [ChildProcess(worker, board.slot(i), settings.limits) for i, worker in enumerate(workers)]
+        self._given = {
+            child.queue: prepare(settings, child.worker, schedule, board.header, child.slot) for child in self.all
+        }
         self._by_queue = {child.queue: child for child in self.all}
         self._look = asyncio.Event()
         self._drain_since: float | None = None
@@ -178,18 +180,9 @@ class Children:
     def _fork(self, child: ChildProcess, its: socket.socket) -> int | OSError:
         """The new process's pid, or why there is none."""
         child.about_to_start()
-        given = Given(
-            worker=child.worker,
-            schedule=self._schedule,
-            url=self.settings.url,
-            host=self.settings.host,
-            limits=self.settings.limits,
-            header=self.board.header,
-            slot=child.slot,
-            socket=its,
-        )
+        given = self._given[child.queue]
         try:
-            return self._forker.fork(lambda: main(given), keep=(its.fileno(),))
+            return self._forker.fork(lambda: main(given, its), keep=(its.fileno(),))
         except OSError as error:
             return error
 

@@ -20,6 +20,9 @@ def numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 def load_all() -> None:
-    """Read every file now, so that forked children share the texts and never meet a newer version's."""
+    """Read every file now, so that forked children share the texts and never meet a newer version's.
+
+    Numbered, too: a child that does it takes 0.3 MB of copied pages for `re`.
+    """
     for file in Path(__file__).parent.glob("*.sql"):
-        statement(file.stem)
+        numbered(file.stem)
