@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from supervisor.child.main import main, prepare
 from supervisor.config import Settings
@@ -163,9 +164,12 @@ class Children:
 
     def _start_due(self, now: float) -> None:
         due = [child for child in self.all if child.phase is Phase.BACKOFF and child.starts_at <= now]
-        # In three rounds: a page that is written between two forks stays behind as the first one's alone.
         starts = [(child, *socket.socketpair()) for child in due]
-        pids = [self._fork(child, its) for child, _, its in starts]
+        for child in due:
+            child.about_to_start()
+        pids = self._forker.fork_each(
+            [(partial(main, self._given[child.queue], its), (its.fileno(),)) for child, _, its in starts]
+        )
         for (child, ours, its), pid in zip(starts, pids, strict=True):
             its.close()
             if isinstance(pid, OSError):
@@ -176,15 +180,6 @@ class Children:
             ours.setblocking(False)
             child.started(pid, ours)
             asyncio.get_running_loop().add_reader(ours, self._poked, ours)
-
-    def _fork(self, child: ChildProcess, its: socket.socket) -> int | OSError:
-        """The new process's pid, or why there is none."""
-        child.about_to_start()
-        given = self._given[child.queue]
-        try:
-            return self._forker.fork(lambda: main(given, its), keep=(its.fileno(),))
-        except OSError as error:
-            return error
 
     def _poked(self, end: socket.socket) -> None:
         """A child asks for a look, or has closed its end."""
