@@ -13,7 +13,8 @@ import faulthandler
 import signal
 import sys
 import time
-from _signal import getsignal  # type: ignore[import-not-found]  # signal's own makes enums: ten times the time
+from _signal import SIG_IGN, getsignal  # type: ignore[import-not-found]  # signal's own make enums: ten times the time
+from _signal import signal as set_handler
 from functools import partial
 from types import FrameType
 
@@ -82,9 +83,9 @@ class Deadline:
 
     def stand(self) -> None:
         """(Re)establish the signal that writes the stack. SIG_IGN in Python's own table marks that it is."""
-        if getsignal(STACK_SIGNAL) != signal.SIG_IGN:
+        if getsignal(STACK_SIGNAL) != SIG_IGN:
             faulthandler.unregister(STACK_SIGNAL)
-            signal.signal(STACK_SIGNAL, signal.SIG_IGN)
+            set_handler(STACK_SIGNAL, SIG_IGN)
             faulthandler.register(STACK_SIGNAL, file=sys.stderr, all_threads=True)
         signal.setitimer(signal.ITIMER_REAL, 0)  # an alarm that a job left behind
 

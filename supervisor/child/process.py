@@ -12,6 +12,7 @@ from _signal import (  # type: ignore[import-not-found]  # signal's own make enu
     getsignal,
     pthread_sigmask,
 )
+from _signal import signal as set_handler
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -51,7 +52,7 @@ class Process:
         """(Re)establish this process's signal handlers and mask."""
         for signo, handler in self._handlers:
             if getsignal(signo) != handler:  # asking is ten times as quick as setting
-                signal.signal(signo, handler)
+                set_handler(signo, handler)
         self._deadline.stand()
         if pthread_sigmask(signal.SIG_BLOCK, ()):
             pthread_sigmask(signal.SIG_SETMASK, ())

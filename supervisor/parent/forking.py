@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import traceback
+from _signal import SIG_DFL  # type: ignore[import-not-found]  # signal's own make enums: 0.1 MB of a child's pages
+from _signal import signal as set_handler
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -83,7 +85,7 @@ class Forker:
             asyncio._set_running_loop(None)
             asyncio.set_event_loop(None)
             for signo in HANDLED:
-                signal.signal(signo, signal.SIG_DFL)
+                set_handler(signo, SIG_DFL)
             code = run()
         except BaseException:  # noqa: BLE001 - the edge of the process: nothing may return into the parent's loop
             with suppress(OSError, ValueError):
