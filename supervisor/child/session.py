@@ -9,6 +9,7 @@ from psycopg import pq
 from psycopg.rows import TupleRow
 
 from supervisor import db, lease
+from supervisor.child.connecting import Hosts
 from supervisor.child.statements import Statements
 
 _TAKE_BACK = 1.0  # seconds to wait for the server to end this process's own, lost session
@@ -31,7 +32,7 @@ class Session:
     def __init__(self, url: str, queue: str, job_timeout: float, host: str) -> None:
         self.queue = queue
         self.name = db.session_name(queue, lease.shown_timeout(job_timeout), host)
-        self._conninfo = db.engine_conninfo(url, self.name)
+        self._hosts = Hosts(db.engine_conninfo(url, self.name))
         self.leased = False
         self._statements: Statements | None = None  # on the connection
         self.socket = _NO_SOCKET
@@ -52,7 +53,7 @@ class Session:
         return (self._statements or self._open()).execute(name, params, meanwhile)
 
     def _open(self) -> Statements:
-        statements = Statements(self._conninfo)
+        statements = Statements(self._hosts.connect())
         try:
             statements.ask("session", {})
         except psycopg.Error:

@@ -36,9 +36,8 @@ class _Prepared(NamedTuple):
 class Statements:
     """A connection, and what is prepared on it. Raises psycopg.Error."""
 
-    def __init__(self, conninfo: str) -> None:
-        self._connection = psycopg.Connection.connect(conninfo, autocommit=True)
-        self.pgconn = self._connection.pgconn
+    def __init__(self, pgconn: pq.abc.PGconn) -> None:
+        self.pgconn = pgconn
         self._prepared = dict[str, _Prepared]()
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(self.pgconn.socket, select.POLLIN)
