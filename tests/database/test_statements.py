@@ -20,7 +20,17 @@ from tests.support.wait import eventually
 SQL = Path(supervisor.sql.__file__).parent
 # What a session runs once in its life: a command's, or the table's own making.
 ONCE = {
-    *("cancel", "end_pause", "find_job", "finished_since", "make_sandbox", "pause", "retry", "rows_in_the_way", "session"),
+    *(
+        "cancel",
+        "end_pause",
+        "find_job",
+        "finished_since",
+        "make_sandbox",
+        "pause",
+        "retry",
+        "rows_in_the_way",
+        "session",
+    ),
     *("function_jobs_notify", "table_jobs", "trigger_jobs_notify"),
 }
 
