@@ -69,7 +69,10 @@ class Execution:
             try:
                 self.deadline.in_handler = True
                 self.deadline.arm(claimed.deadline)  # which may have passed: the alarm comes at once
-                answer = self._call(handler, claimed)
+                decode = self._decoders.get(claimed.job.name) or self._decoder(claimed.job.name, handler)
+                answer = handler(Context(claimed.job, claimed.deadline), decode(claimed.args))
+                if type(answer) is CoroutineType:
+                    answer = asyncio.run(answer)
             finally:
                 # An alarm on this line raises to the clause below; after it, nowhere.
                 self.deadline.in_handler = False
@@ -80,12 +83,8 @@ class Execution:
         self.deadline.disarm()
         return self._result(answer, error, boottime() - began)
 
-    def _call(self, handler: Handler, claimed: Claimed) -> object:
-        decode = self._decoders.get(claimed.job.name)
-        if decode is None:
-            decode = self._decoders[claimed.job.name] = decoder_for(handler)
-        answer = handler(Context(claimed.job, claimed.deadline), decode(claimed.args))
-        return asyncio.run(answer) if type(answer) is CoroutineType else answer
+    def _decoder(self, name: str, handler: Handler) -> Callable[[str], Any]:
+        return self._decoders.setdefault(name, decoder_for(handler))
 
     def _result(self, answer: object, error: BaseException | None, elapsed: float) -> Result:
         if self.deadline.fired:

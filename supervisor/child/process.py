@@ -51,7 +51,7 @@ class Process:
     def stand(self) -> None:
         """(Re)establish this process's signal handlers and mask."""
         for signo, handler in self._handlers:
-            if getsignal(signo) != handler:  # asking is ten times as quick as setting
+            if getsignal(signo) is not handler:  # asking is ten times as quick as setting
                 set_handler(signo, handler)
         self._deadline.stand()
         if pthread_sigmask(signal.SIG_BLOCK, ()):
@@ -77,7 +77,7 @@ class Process:
                 if inode and identity(fd) == (fd, inode):
                     os.close(fd)
         for signo, handler in self._handlers:
-            if getsignal(signo) == handler:
+            if getsignal(signo) is handler:
                 signal.signal(signo, signal.SIG_DFL)
         self._parent.detach()
         self._handlers = []
@@ -95,9 +95,6 @@ class Process:
         sys.stdout, sys.stderr = self._streams
         if not _are_the_same(self._session.socket, *self._for_jobs):
             os._exit(EXIT_DESCRIPTORS)
-        for stream in self._streams:
-            if stream is not None and stream.closed:
-                os._exit(EXIT_DESCRIPTORS)
         self.stand()
         self._handled = True
 

@@ -91,8 +91,14 @@ def _types(params: Mapping[str, str | int], order: tuple[str, ...]) -> list[int]
     return [_TEXT if isinstance(params[each], str) else _INT8 for each in order]
 
 
+# Loops where a comprehension would do: in Python 3.11 that is a function, made and called for each job.
+
+
 def _values(params: Mapping[str, str | int], order: tuple[str, ...]) -> list[bytes]:
-    return [str(params[each]).encode() for each in order]
+    values = []
+    for each in order:
+        values.append(str(params[each]).encode())
+    return values
 
 
 def _columns(result: pq.abc.PGresult) -> list[tuple[int, _Loader]]:
@@ -100,8 +106,11 @@ def _columns(result: pq.abc.PGresult) -> list[tuple[int, _Loader]]:
 
 
 def _rows(result: pq.abc.PGresult, columns: list[tuple[int, _Loader]]) -> list[TupleRow]:
-    get = result.get_value
-    return [
-        tuple([None if (cell := get(row, column)) is None else load(cell) for column, load in columns])
-        for row in range(result.ntuples)
-    ]
+    rows = []
+    for row in range(result.ntuples):
+        cells: list[Any] = []
+        for column, load in columns:
+            cell = result.get_value(row, column)
+            cells.append(None if cell is None else load(cell))
+        rows.append(tuple(cells))
+    return rows
