@@ -28,8 +28,8 @@ _json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 def _as_text(stamp: str, level: str, message: str, fields: Mapping[str, object], stack: str) -> str:
     """A record is one line; a stack's lines, which a handler may log, are indented."""
-    lines = [f"{stamp} {level} {_one_line(message)}", *(f"  {_one_line(line)}" for line in stack.splitlines())]
-    return "\n".join(lines)
+    line = f"{stamp} {level} {_one_line(message)}"
+    return "\n".join([line, *(f"  {_one_line(each)}" for each in stack.splitlines())]) if stack else line
 
 
 def _one_line(text: str) -> str:
@@ -145,19 +145,28 @@ def _is_bare(text: str) -> bool:
     return _BARE.fullmatch(text) is not None
 
 
+def _shown(key: str, value: object) -> str:
+    if isinstance(value, str):
+        return _json(value) if key == "status" or not _is_bare(value) else value
+    return str(value)
+
+
 def fields(pairs: Mapping[str, object], *, level: Literal["INFO", "ERROR"] = "INFO") -> None:
-    """One line of `key=value`, keys in the order given; floats are seconds. In JSON, keys of the object."""
-    shown = []
-    for key, value in pairs.items():  # one loop, no calls: it is run for each job
-        if isinstance(value, float):
-            shown.append(f"{key}={value:.2f}s")
-        elif isinstance(value, str) and not _is_bare(value):
-            shown.append(f"{key}={_json(value)}")
-        elif key == "status":
-            shown.append(f'{key}="{value}"')
-        else:
-            shown.append(f"{key}={value}")
-    text = " ".join(shown)
+    """One line of `key=value`, keys in the order given. In JSON, keys of the object."""
+    _put(level, " ".join([f"{key}={_shown(key, value)}" for key, value in pairs.items()]), pairs)
+
+
+def job(queue: str, job: str, id: int, status: str, latency: float, duration: float) -> None:
+    """The one line of a job that has ended. The same in one expression, since it is written for each; in seconds."""
+    text = (
+        f"queue={queue} job={job if _is_bare(job) else _json(job)} id={id} status={_json(status)}"
+        f" latency={latency:.2f}s duration={duration:.2f}s"
+    )
+    pairs = {"queue": queue, "job": job, "id": id, "status": status, "latency": latency, "duration": duration}
+    _put("INFO", text, pairs)
+
+
+def _put(level: Literal["INFO", "ERROR"], text: str, pairs: Mapping[str, object]) -> None:
     if _started:
         _started[0].put(level, text, pairs)
     else:

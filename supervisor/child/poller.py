@@ -215,8 +215,7 @@ class Poller:
             if not told:
                 self.slot.count(statuses.outcome(status), claimed.latency, result.elapsed)
             told = status
-            facts = {"queue": job.queue, "job": job.name, "id": job.id, "status": status}
-            log.fields({**facts, "latency": claimed.latency, "duration": result.elapsed})
+            log.job(job.queue, job.name, job.id, status, claimed.latency, result.elapsed)
 
         following = following if self.session.leased else 0  # a claim can only happen under the lease
         self.slot.mean_to_claim(following)

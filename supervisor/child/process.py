@@ -34,9 +34,12 @@ class Process:
         self._parent, self._deadline, self._session = parent, deadline, session
         # The C-level handler writes here, so that a signal that arrives just before the wait ends the wait.
         self._signalled, self._wakeup_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        # What the next job needs, and what the next wait does: each is looked at just before it.
-        self._for_jobs = [identity(fd) for fd in (1, 2, *log.descriptors())]
-        self._for_waits = [identity(fd) for fd in (parent.fileno(), self._signalled, self._wakeup_fd)]
+        self._standard = select.poll()
+        for fd in (1, 2):
+            if identity(fd)[1]:
+                self._standard.register(fd, 0)
+        self._own = [identity(fd) for fd in (parent.fileno(), self._signalled, self._wakeup_fd)]
+        self._all = [*self._own, *(identity(fd) for fd in (0, 1, 2, *log.descriptors()))]
         self._handled = True  # a handler has run since the last wait
         self._mask: set[int] = set()  # what was blocked before a handler's fork
         self._streams = sys.stdout, sys.stderr
@@ -73,7 +76,7 @@ class Process:
         """
         if self._handlers:
             signal.set_wakeup_fd(-1)
-            for fd, inode in (*self._for_waits, self._session.socket):
+            for fd, inode in (*self._own, self._session.socket):
                 if inode and identity(fd) == (fd, inode):
                     os.close(fd)
         for signo, handler in self._handlers:
@@ -90,17 +93,21 @@ class Process:
         """Undo what a job's handler may have done to this process, or leave it.
 
         Where the handler closed our descriptors, their numbers may by now be other files': nothing can be
-        written safely, so the replacement ends the row, from the slot.
+        written safely, so the replacement ends the row, from the slot. Here is looked at what would harm at once,
+        the session and what the next handler prints to; at the rest before the next wait.
         """
         sys.stdout, sys.stderr = self._streams
-        if not _are_the_same(self._session.socket, *self._for_jobs):
+        if not _are_the_same(self._session.socket):
             os._exit(EXIT_DESCRIPTORS)
+        for _, event in self._standard.poll(0):
+            if event & select.POLLNVAL:
+                os._exit(EXIT_DESCRIPTORS)
         self.stand()
         self._handled = True
 
     def _before_wait(self) -> None:
         if self._handled:
-            if not _are_the_same(*self._for_waits):
+            if not _are_the_same(*self._all):
                 os._exit(EXIT_DESCRIPTORS)
             signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
             self._handled = False
