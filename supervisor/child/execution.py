@@ -57,7 +57,10 @@ class Execution:
         self._decoders: dict[str, Callable[[str], Any]] = {}  # by job name, those that were needed
 
     def dispatch(self, claimed: Claimed) -> Result:
-        """Run the handler under its deadline. Never raises: every way out of a handler is a Result."""
+        """Run the handler under its deadline. Never raises: every way out of a handler is a Result.
+
+        The deadline's timers stay armed: the next job's may be the same.
+        """
         handler = self.worker.handlers.get(claimed.job.name)
         if handler is None:
             unknown = LookupError(f'unknown job "{claimed.job.name}" for queue {self.worker.queue}')
@@ -80,7 +83,6 @@ class Execution:
             error = raised
         if os.getpid() != self._pid:
             os._exit(0)  # a fork that the handler made and that returned from it: it must not go on as a second poller
-        self.deadline.disarm()
         return self._result(answer, error, boottime() - began)
 
     def _decoder(self, name: str, handler: Handler) -> Callable[[str], Any]:

@@ -68,6 +68,7 @@ class Child:
         self.slot = ChildSlot(given.slot)
         self.deadline = Deadline(given.limits.grace)
         self.session = given.session
+        self.session.late = self.deadline.disarm  # no limit holds while a job's end is recorded
         self.process = Process(parent, self.deadline, self.session)
         self.wear = Wear(self.worker.max_jobs, self.worker.max_rss)
         self.settling = Settling(self.worker, self.session, self.slot, given.header, self.limits)

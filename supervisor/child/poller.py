@@ -111,8 +111,12 @@ class Poller:
 
         Raises psycopg.Error from a claim: nothing has begun then. A lost session ends it too.
         """
-        queue = deque(ids)
-        stale = boottime() + self.limits.fresh
+        try:
+            self._work(deque(ids), boottime() + self.limits.fresh)
+        finally:
+            self.execution.deadline.disarm()
+
+    def _work(self, queue: deque[int], stale: float) -> None:
         while queue and not self.hooks.stopping() and boottime() < stale:
             claimed = self.claim(queue.popleft())
             while claimed:
@@ -173,6 +177,8 @@ class Poller:
         set_title(f"{job.queue} {job.name} id={job.id}")
         result = self.execution.dispatch(claimed)
         rest = NO_REST
+        if result.error is not None or self.worker.throttle is not None:
+            self.execution.deadline.disarm()  # what is done now may take its time
         if result.error is not None:
             # A vendor's refusal is noted before the end, so that no death can lose it; the throttle, which is the
             # user's code and may be that death, is asked after.
@@ -225,6 +231,7 @@ class Poller:
                 if following:
                     rows = self.session.execute("finalize_and_claim", tell, id=job.id, status=status, next=following)
                 else:
+                    self.execution.deadline.disarm()
                     rows = self.session.execute("finalize", id=job.id, status=status)
                 break
             except psycopg.Error as error:

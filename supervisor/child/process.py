@@ -102,6 +102,9 @@ class Process:
         for _, event in self._standard.poll(0):
             if event & select.POLLNVAL:
                 os._exit(EXIT_DESCRIPTORS)
+        for stream in self._streams:  # a closed one leaves its descriptor open
+            if stream is not None and stream.closed:
+                os._exit(EXIT_DESCRIPTORS)
         self.stand()
         self._handled = True
 

@@ -34,6 +34,7 @@ class Session:
         self.name = db.session_name(queue, lease.shown_timeout(job_timeout), host)
         self._hosts = Hosts(db.engine_conninfo(url, self.name))
         self.leased = False
+        self.late: Callable[[], object] = lambda: None  # called every tenth of a second while an answer is awaited
         self._statements: Statements | None = None  # on the connection
         self.socket = _NO_SOCKET
 
@@ -53,7 +54,7 @@ class Session:
         return (self._statements or self._open()).execute(name, params, meanwhile)
 
     def _open(self) -> Statements:
-        statements = Statements(self._hosts.connect())
+        statements = Statements(self._hosts.connect(), self.late)
         try:
             statements.ask("session", {})
         except psycopg.Error:

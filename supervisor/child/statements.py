@@ -17,6 +17,7 @@ from psycopg.rows import TupleRow
 from supervisor.sql import numbered
 
 _TEXT, _BOOL, _INT4, _INT8, _FLOAT8, _JSON = 25, 16, 23, 20, 701, 114  # oids in pg_type, which never change
+_LATE = 100  # milliseconds
 _Loader = Callable[[bytes], Any]
 _LOADERS: dict[int, _Loader] = {  # all else is text
     _BOOL: b"t".__eq__,
@@ -36,8 +37,8 @@ class _Prepared(NamedTuple):
 class Statements:
     """A connection, and what is prepared on it. Raises psycopg.Error."""
 
-    def __init__(self, pgconn: pq.abc.PGconn) -> None:
-        self.pgconn = pgconn
+    def __init__(self, pgconn: pq.abc.PGconn, late: Callable[[], object]) -> None:
+        self.pgconn, self._late = pgconn, late
         self._prepared = dict[str, _Prepared]()
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(self.pgconn.socket, select.POLLIN)
@@ -75,7 +76,9 @@ class Statements:
         answer = None
         while True:
             while pgconn.is_busy():
-                self._readable.poll()  # goes on after a signal, once Python's handler has run
+                # The poll goes on after a signal, once Python's handler has run.
+                while not self._readable.poll(_LATE):
+                    self._late()
                 pgconn.consume_input()
             result = pgconn.get_result()
             if result is None:
