@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    rounds: int = 5  # of each pair
+    rounds: int = 7  # of each pair
     jobs: int = 5_000  # in drain-1
     queues: int = 40
     jobs_per_queue: int = 250  # in drain-40
@@ -20,8 +20,8 @@ class Sizes:
     horizon: int = 20_000
     horizon_edge: int = 2_000
     history: tuple[int, ...] = (1_000_000,)  # finished rows, each against none
-    history_jobs: int = 2_000
-    history_rounds: int = 8
+    history_jobs: int = 3_000
+    history_rounds: int = 12
     lives: int = 7  # boots, crashes, hand-overs
 
 
