@@ -74,7 +74,7 @@ class Child:
         self.settling = Settling(self.worker, self.session, self.slot, given.header, self.limits)
         self.poller = Poller(
             self.worker,
-            session=self.session,
+            self.session,
             slot=self.slot,
             deadline=self.deadline,
             hooks=self,

@@ -65,9 +65,8 @@ class Poller:
     def __init__(
         self,
         worker: Worker,
-        db: DB | None = None,
+        db: DB | Session,
         *,
-        session: Session | None = None,
         slot: ChildSlot | None = None,
         deadline: Deadline | None = None,
         hooks: Hooks | None = None,
@@ -75,10 +74,7 @@ class Poller:
         traces: Traces | None = None,
     ) -> None:
         self.worker = worker
-        if session is None:
-            assert db is not None, "the database of a process that has no session yet"
-            session = Session(db.url, worker.queue, worker.job_timeout, "work_once")
-        self.session = session
+        self.session = db if isinstance(db, Session) else Session(db.url, worker.queue, worker.job_timeout, "work_once")
         self.slot = slot or ChildSlot(Slot())
         self.execution = Execution(worker, deadline or NoDeadline())
         self.hooks: Hooks = hooks or NoHooks()

@@ -1,6 +1,6 @@
 """What a forked child owns as a process: its signals, its socket to the parent, and its one wait.
 
-Handlers of jobs may change any of it; stand() puts it right after each of them.
+Handlers of jobs may change any of it; after_handler() puts it right after each of them.
 """
 
 import os

@@ -20,14 +20,14 @@ class Sizes:
     horizon: int = 20_000
     horizon_edge: int = 2_000
     history: tuple[int, ...] = (1_000_000,)  # finished rows, each against none
-    history_jobs: int = 3_000
-    history_rounds: int = 12
+    history_jobs: int = 1_000
+    history_rounds: int = 60  # short and many: what disturbs the machine for a second disturbs both sides
     lives: int = 7  # boots, crashes, hand-overs
 
 
 DEFAULT = Sizes()
 # An hour's worth: a job a second in each queue.
-FULL = Sizes(rounds=9, memory=(1_000, 3_600), history=(1_000_000, 10_000_000), history_jobs=4_000, lives=15)
+FULL = Sizes(rounds=9, memory=(1_000, 3_600), history=(1_000_000, 10_000_000), lives=15)
 TINY = Sizes(
     rounds=1,
     jobs=50,
