@@ -37,6 +37,7 @@ ANSWERS = {  # by rude.NAME
     "CloseStdout": "ok",
     "CloseStderr": "ok",
     "CloseAll": "ok",
+    "SwapPipes": "ok",
 }
 
 
@@ -89,6 +90,18 @@ def test_a_job_whose_handler_closed_every_descriptor_keeps_its_status_and_its_pr
     assert rows.status(job) == "ok"
     eventually(lambda: sup.child("rude") != child)
     assert "queue rude: process ended: exit 70" in sup.log()
+
+
+def test_a_descriptor_that_only_a_wait_needs_is_missed_before_the_wait_and_no_job_is_harmed(
+    rows: Rows, run_supervisor: RunSupervisor
+) -> None:
+    names = ["rude.SwapPipes", "rude.Ok", "rude.Ok"]
+    jobs = [rows.insert("rude", name) for name in names]
+    sup = run_supervisor("rude", registry=RUDE)
+    eventually(lambda: "queue rude: process ended: exit 70" in sup.log())
+    assert [rows.status(job) for job in jobs] == ["ok", "ok", "ok"]
+    last = rows.insert("rude", "rude.Ok")
+    eventually(lambda: rows.status(last) == "ok")
 
 
 @pytest.mark.slow

@@ -50,6 +50,7 @@ def new_worker(db: DB) -> Worker:
             "rude.Orphans": orphans,
             "rude.Daemon": daemon,
             "rude.CloseAll": close_all,
+            "rude.SwapPipes": swap_pipes,
             "rude.Signals": change_signals,
             "rude.Surroundings": change_surroundings,
             "rude.SystemExit": system_exit,
@@ -170,6 +171,16 @@ def close_all(ctx: Context, args: First) -> str:
         if descriptor >= args.first:
             with suppress(OSError):  # the listing's own is closed by now
                 os.close(descriptor)
+    return "ok"
+
+
+def swap_pipes(ctx: Context, args: dict[str, Any]) -> str:
+    """Every pipe's number becomes another file's; the database's connection and the parent's stay."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the listing's own is closed by now
+            if str(entry.readlink()).startswith("pipe:"):
+                os.dup2(null, int(entry.name))
     return "ok"
 
 
