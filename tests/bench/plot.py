@@ -56,7 +56,7 @@ def _finish(figure: Any, axes: Any, file: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.plot")
     parser.add_argument("--json", type=Path, default=Path("bench.json"), metavar="FILE")
-    parser.add_argument("--to", type=Path, default=Path("deploy"), metavar="DIRECTORY")
+    parser.add_argument("--to", type=Path, default=Path(__file__).parent, metavar="DIRECTORY")
     arguments = parser.parse_args()
     measured = json.loads(arguments.json.read_text())
     ratios(measured["rows"], arguments.to / "bench-ratios.png")
