@@ -19,7 +19,8 @@ from types import FrameType
 
 from supervisor import log
 from supervisor.child.deadline import Deadline
-from supervisor.child.session import Session, identity
+from supervisor.child.descriptors import are_the_same, identity
+from supervisor.child.session import Session
 
 _LONGEST_WAIT = 86_400.0  # seconds: poll() counts milliseconds in an int; whoever waits longer waits again
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -77,7 +78,7 @@ class Process:
         if self._handlers:
             signal.set_wakeup_fd(-1)
             for fd, inode in (*self._own, self._session.socket):
-                if inode and identity(fd) == (fd, inode):
+                if inode and are_the_same((fd, inode)):
                     os.close(fd)
         for signo, handler in self._handlers:
             if getsignal(signo) is handler:
@@ -97,20 +98,19 @@ class Process:
         the session and what the next handler prints to; at the rest before the next wait.
         """
         sys.stdout, sys.stderr = self._streams
-        if not _are_the_same(self._session.socket):
+        if not are_the_same(self._session.socket) or self._prints_nowhere():
             os._exit(EXIT_DESCRIPTORS)
-        for _, event in self._standard.poll(0):
-            if event & select.POLLNVAL:
-                os._exit(EXIT_DESCRIPTORS)
-        for stream in self._streams:  # a closed one leaves its descriptor open
-            if stream is not None and stream.closed:
-                os._exit(EXIT_DESCRIPTORS)
         self.stand()
         self._handled = True
 
+    def _prints_nowhere(self) -> bool:
+        if any(event & select.POLLNVAL for _, event in self._standard.poll(0)):
+            return True
+        return any(stream is not None and stream.closed for stream in self._streams)  # its descriptor is open still
+
     def _before_wait(self) -> None:
         if self._handled:
-            if not _are_the_same(*self._all):
+            if not are_the_same(*self._all):
                 os._exit(EXIT_DESCRIPTORS)
             signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
             self._handled = False
@@ -150,14 +150,3 @@ class Process:
         if self._signalled in ready:
             os.read(self._signalled, 4096)
         return session in ready
-
-
-def _are_the_same(*descriptors: tuple[int, int]) -> bool:
-    """Whether each is what identity() found; one that was closed then is nobody's concern."""
-    try:
-        for fd, inode in descriptors:
-            if inode and os.fstat(fd).st_ino != inode:
-                return False
-    except OSError:
-        return False
-    return True

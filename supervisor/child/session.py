@@ -1,6 +1,5 @@
 """The child's one engine connection. The lease is on it, and every claim goes through it."""
 
-import os
 import time
 from collections.abc import Callable
 
@@ -10,17 +9,10 @@ from psycopg.rows import TupleRow
 
 from supervisor import db, lease
 from supervisor.child.connecting import Hosts
+from supervisor.child.descriptors import identity
 from supervisor.child.statements import Statements
 
 _TAKE_BACK = 1.0  # seconds to wait for the server to end this process's own, lost session
-
-
-def identity(fd: int) -> tuple[int, int]:
-    """A descriptor and the inode behind it, 0 where it is closed: tells whether the number still is the same file."""
-    try:
-        return fd, os.fstat(fd).st_ino
-    except OSError:
-        return fd, 0
 
 
 _NO_SOCKET = identity(-1)

@@ -1,6 +1,7 @@
 """boot and drain, crash, hand-over: how long a queue has no poller while processes come and go."""
 
 import os
+import random
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -76,7 +77,8 @@ def change_hands(place: Place, database: Database, end: Callable[[Service], floa
         first = stack.enter_context(old)
         second = stack.enter_context(place.service(database, QUEUE, host="host-b", idle=False))
         second.wait_idle(Doing.STANDBY)
-        time.sleep(0.3)  # the standby's session is gone, its parent has met the other
+        second.wait(lambda: not database.ask(_STANDBYS))  # whose child looked, and has hung up
+        time.sleep(random.random())  # its parent looks once a second: at any moment of that
         [holder] = holders(database)
         moment = end(first)
         last = time.monotonic()
@@ -86,6 +88,12 @@ def change_hands(place: Place, database: Database, end: Callable[[Service], floa
         taken = time.monotonic()
         first.supervised.wait()
     return taken - (last if moment is None else moment)
+
+
+_STANDBYS = (
+    "SELECT FROM pg_stat_activity WHERE datname = current_database()"
+    f" AND application_name LIKE 'paceline:{QUEUE}/%@host-b'"
+)
 
 
 def holders(database: Database) -> list[int]:

